@@ -1,0 +1,62 @@
+"""Inference: what the model is sent and what it answered."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tasks.records.base import Record
+from tasks.records.pooling import PoolPlan
+
+
+class SegmentFrame(Record):
+    """One picture of a segment; ``plan`` says how its tokens are pooled."""
+
+    image_uri: str
+    frame_index: int
+    pts_ns: int | None
+    image_size_px: tuple[int, int]
+    plan: PoolPlan
+
+
+class InferenceRequest(Record):
+    """One question about one segment of a medium."""
+
+    request_id: str = Field(description="Digest of the rest")
+    segment_index: int = Field(ge=0)
+    frames: tuple[SegmentFrame, ...] = Field(min_length=1)
+    prompt: str
+    max_output_tokens: int
+    prefill_chunk_tokens: int
+    timeout_s: float
+
+
+class InferenceResult(Record):
+    """One answer, with what it took."""
+
+    request_id: str
+    segment_index: int
+    outcome: Literal["complete", "truncated", "refused"]
+    text: str
+    start_ns: int | None = None
+    end_ns: int | None = None
+    frame_indices: tuple[int, ...] = ()
+    prompt_tokens: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+    latency_ms: float = Field(ge=0)
+    prefill_steps: tuple[int, ...] = Field(default=(), description="Context tokens of each prefill step")
+    model: str
+    model_revision: str
+    endpoint: str
+
+
+class Answer(Record):
+    """Outcome of ``infer``: every segment's answer and one text for the whole medium."""
+
+    segments: tuple[InferenceResult, ...]
+    text: str
+    summary_method: Literal["single", "timeline", "model"]
+    outcome: Literal["complete", "truncated", "refused", "partial"]
+    model: str
+    model_revision: str
+    model_notice: str | None = Field(default=None, description="What the model's card says a reader must know")
+    endpoint: str
