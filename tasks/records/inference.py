@@ -5,17 +5,16 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.records.base import Record
-from tasks.records.pooling import PoolPlan
 
 
 class SegmentFrame(Record):
-    """One picture of a segment; ``plan`` says how its tokens are pooled."""
+    """One picture of a segment; the plan at ``plan_uri`` says how its tokens are pooled."""
 
     image_uri: str
+    plan_uri: str
     frame_index: int
     pts_ns: int | None
-    image_size_px: tuple[int, int]
-    plan: PoolPlan
+    tokens: int = Field(ge=1, description="Vision tokens after pooling")
 
 
 class InferenceRequest(Record):

@@ -61,16 +61,19 @@ class PoolPlan(Record):
 
 
 class PooledFrame(Record):
-    """The plan of one keyframe and where its picture lies."""
+    """One keyframe as the model sees it; the plan itself lies on the store, since thousands of cells are no record."""
 
     frame_index: int
-    image_size_px: tuple[int, int] = Field(description="(width, height) the model sees")
-    plan: PoolPlan
-    overlay_uri: str | None = None
+    image_uri: str = Field(description="The picture at the model's own size, lossless")
+    image_size_px: tuple[int, int] = Field(description="(width, height) of that picture")
+    plan_uri: str
+    overlay_uri: str | None = Field(default=None, description="The picture with its cells drawn in")
+    native_tokens: int = Field(ge=1)
+    pooled_tokens: int = Field(ge=1)
 
 
 class PoolAccount(Record):
-    """Outcome of ``pool-patches``: a plan a keyframe and the token account."""
+    """Outcome of ``pool-patches``: the pooled keyframes and the token account."""
 
     frames: tuple[PooledFrame, ...] = Field(min_length=1)
     native_tokens: int = Field(ge=1)
