@@ -125,7 +125,7 @@ class ChildWorker:
             return self._process
         self.close()
         read_fd, write_fd = os.pipe()
-        self._stderr = tempfile.TemporaryFile()  # a file, so that a chatty child never blocks on a full pipe
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  a file, so that a chatty child never blocks on a full pipe
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "blocks.child_main", str(write_fd)],
@@ -190,9 +190,7 @@ def run_child(
 ) -> Json:
     """Run one ``module:function`` in a child of its own; see ``ChildWorker.call``."""
     with ChildWorker(timeout_error=timeout_error, crash_error=crash_error) as worker:
-        return worker.call(
-            target, request, timeout_s=timeout_s, max_rss_bytes=max_rss_bytes, on_progress=on_progress
-        )
+        return worker.call(target, request, timeout_s=timeout_s, max_rss_bytes=max_rss_bytes, on_progress=on_progress)
 
 
 def _rss_bytes(pid: int) -> int:

@@ -38,7 +38,9 @@ def main() -> None:
         except Exception as error:
             # The text of a foreign error may quote the medium; only its class leaves the child.
             traceback.print_exc()
-            send({"error": {"cause": "Unexpected", "message": f"unexpected {type(error).__name__} in {call['target']}"}})
+            send(
+                {"error": {"cause": "Unexpected", "message": f"unexpected {type(error).__name__} in {call['target']}"}}
+            )
 
 
 def peak_rss_bytes() -> int:

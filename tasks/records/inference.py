@@ -21,6 +21,7 @@ class InferenceRequest(Record):
     """One question about one segment of a medium."""
 
     request_id: str = Field(description="Digest of the rest")
+    media_id: str
     segment_index: int = Field(ge=0)
     frames: tuple[SegmentFrame, ...] = Field(min_length=1)
     prompt: str

@@ -27,6 +27,7 @@ class MediaRef(Record):
     etag: str = Field(description="Entity tag of the pinned version; for local files inode, size and mtime")
     version_id: str | None = None
     size_bytes: int = Field(ge=0)
+    last_modified_ns: int = Field(default=0, description="0: unknown, never compared")
     kind: MediaKind
     case_id: str | None = Field(default=None, description="Pseudonym; never a patient identifier")
     media_id: str = Field(description="Digest of uri and etag; stands for the medium in keys, logs and messages")

@@ -25,11 +25,11 @@ class StageFailure(Record):
 
 
 class StageTiming(Record):
-    """Wall seconds of one stage, as measured when it really ran."""
+    """Wall seconds of one stage in this run."""
 
     stage: str
     seconds: float = Field(ge=0)
-    from_cache: bool = Field(default=False, description="The stage was not run again; seconds are those of its first run")
+    from_cache: bool = Field(default=False, description="Taken from an earlier run")
     peak_rss_bytes: int | None = None
 
 

@@ -1,0 +1,98 @@
+"""Analyse one medium: from its address to a published report."""
+
+from contextlib import closing
+from typing import Any
+
+from prefect import flow, runtime
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from blocks.embedded_vlm import EmbeddedVlm
+from blocks.media_store import MediaStore, saved_name
+from tasks.decode import decode
+from tasks.extract_keyframes import extract_keyframes
+from tasks.infer import infer
+from tasks.pool_patches import pool_patches
+from tasks.publish import publish
+from tasks.records.errors import ScopeFlowError
+from tasks.records.report import MediaReport
+from tasks.records.specs import MediaRequest
+from tasks.run_record import RunRecord, request_digest
+from tasks.segments import combine, inference_requests
+from tasks.select_keyframes import select_keyframes
+from tasks.stream_pull import stream_pull
+
+_SEGMENTS_AT_A_TIME = 2
+
+
+def _run_name() -> str:
+    request = MediaRequest.model_validate(runtime.flow_run.parameters["request"])
+    return f"media-{request_digest(request)[:8]}"
+
+
+@flow(
+    name="analyze-media",
+    flow_run_name=_run_name,
+    task_runner=ThreadPoolTaskRunner(max_workers=_SEGMENTS_AT_A_TIME),
+    persist_result=False,
+)
+def analyze_media(request: MediaRequest, refresh: bool = False) -> State[MediaReport]:
+    """Describe one medium and publish a report of it, complete, partial or failed.
+
+    A failure in a stage ends in a report that names it, never in a lost run. The run's state is Failed when the report
+    is, and carries the report either way.
+
+    Args:
+        request: the medium and the knobs of every stage.
+        refresh: run every stage again whatever is cached.
+    """
+    store = MediaStore.named(request.media_store)
+    record = RunRecord(request, store, refresh=refresh)
+    with record.until_a_stage_stops(), closing(record.attempt("infer", EmbeddedVlm)) as engine:
+        pulled = record.stage(stream_pull, request)
+        record.found(media=pulled.media, probe=pulled.probe)
+        signals = record.stage(decode, pulled, request.decode)
+        record.found(signals=signals, warnings=signals.warnings)
+        chosen = record.stage(select_keyframes, pulled, signals, request.selection)
+        record.found(keyframes=chosen)
+        chosen = record.stage(extract_keyframes, pulled, chosen, request.decode)
+        record.found(keyframes=chosen)
+        pooled = record.stage(pool_patches, chosen, request.pooling, engine.card)
+        record.found(pooling=pooled)
+        questions = record.attempt("infer", inference_requests, chosen, pooled, request.prompt, engine.card)
+        results = record.mapped_stage(infer, [(question, engine) for question in questions])
+        record.found(answer=combine(results, segments_asked=len(questions), notice=engine.card.notice))
+    return _final_state(_published(record))
+
+
+def run_analysis(request: MediaRequest, store: MediaStore, *, refresh: bool = False) -> MediaReport:
+    """Run ``analyze_media`` in this process and return its report, whatever its outcome.
+
+    Args:
+        request: ``media_store`` in it is replaced by ``store``, which is saved as a block first.
+        store: where results are written.
+        refresh: run every stage again whatever is cached.
+    """
+    name = saved_name(store)
+    state: State[Any] = analyze_media(
+        request.model_copy(update={"media_store": name}), refresh=refresh, return_state=True
+    )
+    report = state.result(raise_on_failure=False)
+    if isinstance(report, MediaReport):
+        return report
+    raise report if isinstance(report, BaseException) else ScopeFlowError(f"the run ended as {state.name}")
+
+
+def _published(record: RunRecord) -> MediaReport:
+    report = record.report()
+    with record.until_a_stage_stops():
+        return record.stage(publish, report)
+    return record.report()
+
+
+def _final_state(report: MediaReport) -> State[MediaReport]:
+    if report.outcome == "failed":
+        return Failed(message="; ".join(f"{f.stage}: {f.message}" for f in report.failures), data=report)
+    name = "Completed" if report.outcome == "complete" else "Partial"
+    return Completed(name=name, message=f"{report.outcome} report", data=report)

@@ -1,0 +1,41 @@
+"""decode: one streaming pass over the medium, a row of signals a frame."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+
+from blocks.child import run_child
+from blocks.media_store import MediaStore
+from blocks.run_view import StageProgress
+from tasks.children import media_request
+from tasks.policy import RETRIES, cached_as
+from tasks.records.base import digest_of
+from tasks.records.errors import BudgetExceeded, CorruptMedia
+from tasks.records.media import PulledMedia
+from tasks.records.signals import SignalsRef
+from tasks.records.specs import DecodeSpec
+
+
+def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
+    return parameters["pulled"].media.media_id, digest_of(parameters["spec"])
+
+
+@task(name="decode", **RETRIES, **cached_as("decode", _digest))
+def decode(pulled: PulledMedia, spec: DecodeSpec, store: MediaStore) -> SignalsRef:
+    """Score every frame worth scoring, in a child process with a deadline and a memory limit."""
+    with tempfile.TemporaryDirectory(prefix="scopeflow-") as folder, StageProgress("decode") as progress:
+        table = Path(folder) / "signals.parquet"
+        found = run_child(
+            "blocks.decode_child:decode",
+            {**media_request(pulled, spec, store), "table_path": str(table)},
+            timeout_s=spec.max_seconds,
+            max_rss_bytes=spec.max_child_rss_bytes,
+            on_progress=progress.show,
+            timeout_error=BudgetExceeded,
+            crash_error=CorruptMedia,
+        )
+        key = f"signals/{pulled.media.media_id}/{digest_of(spec)}.parquet"
+        uri = store.access().write_file(key, table, content_type="application/vnd.apache.parquet")
+    return SignalsRef(uri=uri, **found)

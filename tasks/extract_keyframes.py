@@ -1,0 +1,76 @@
+"""extract-keyframes: the chosen frames as pictures, and a contact sheet."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+
+from blocks.child import run_child
+from blocks.media_store import MediaStore
+from blocks.run_view import StageProgress, image_artifact
+from tasks.algorithms.contact_sheet import contact_sheet
+from tasks.algorithms.pictures import Pixels, read_picture, webp_bytes
+from tasks.children import media_request
+from tasks.policy import RETRIES, cached_as
+from tasks.records.base import digest_of
+from tasks.records.errors import BudgetExceeded, CorruptMedia
+from tasks.records.keyframes import Keyframe, KeyframeSet
+from tasks.records.media import PulledMedia
+from tasks.records.specs import DecodeSpec
+
+_SHEET_COLUMNS = 4
+_SHEET_THUMB_PX = 320
+
+
+def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
+    return parameters["pulled"].media.media_id, digest_of(parameters["chosen"])
+
+
+@task(name="extract-keyframes", **RETRIES, **cached_as("extract-keyframes", _digest))
+def extract_keyframes(pulled: PulledMedia, chosen: KeyframeSet, spec: DecodeSpec, store: MediaStore) -> KeyframeSet:
+    """Extract exactly the chosen frames at full resolution, upright and with square pixels."""
+    access = store.access()
+    key = f"keyframes/{pulled.media.media_id}/{digest_of(chosen)}"
+    with tempfile.TemporaryDirectory(prefix="scopeflow-") as folder, StageProgress("extract-keyframes") as progress:
+        found = run_child(
+            "blocks.decode_child:extract",
+            {
+                **media_request(pulled, spec, store),
+                "keyframes": [{"frame_index": k.frame_index, "pts_ns": k.pts_ns} for k in chosen.keyframes],
+                "out_dir": folder,
+            },
+            timeout_s=spec.max_seconds,
+            max_rss_bytes=spec.max_child_rss_bytes,
+            on_progress=progress.show,
+            timeout_error=BudgetExceeded,
+            crash_error=CorruptMedia,
+        )
+        pictures = {picture["frame_index"]: picture for picture in found["pictures"]}
+        missing = [k.frame_index for k in chosen.keyframes if k.frame_index not in pictures]
+        if missing:
+            raise CorruptMedia(f"{len(missing)} of {len(chosen.keyframes)} chosen frames could not be decoded again")
+        extracted = tuple(
+            keyframe.model_copy(
+                update={
+                    "image_uri": access.write_file(
+                        f"{key}/{keyframe.frame_index:08d}.webp",
+                        Path(pictures[keyframe.frame_index]["path"]),
+                        content_type="image/webp",
+                    ),
+                    "width_px": pictures[keyframe.frame_index]["width_px"],
+                    "height_px": pictures[keyframe.frame_index]["height_px"],
+                }
+            )
+            for keyframe in chosen.keyframes
+        )
+
+        def thumbnails() -> Iterator[tuple[Keyframe, Pixels]]:
+            for keyframe in extracted:
+                yield keyframe, read_picture(Path(pictures[keyframe.frame_index]["path"]).read_bytes())
+
+        sheet = contact_sheet(thumbnails(), columns=_SHEET_COLUMNS, thumb_width_px=_SHEET_THUMB_PX)
+    sheet_uri = access.write_bytes(f"{key}/sheet.webp", webp_bytes(sheet, quality=85), content_type="image/webp")
+    image_artifact("contact-sheet", sheet, description=f"Contact sheet: {len(extracted)} keyframes")
+    return chosen.model_copy(update={"keyframes": extracted, "sheet_uri": sheet_uri})

@@ -1,0 +1,100 @@
+"""publish: write the report, complete or not at all."""
+
+import io
+from typing import Any
+
+from prefect import task
+
+from blocks.access import StoreAccess
+from blocks.media_store import MediaStore
+from blocks.run_view import markdown_artifact
+from tasks.algorithms.pictures import read_picture, thumbnail, webp_bytes
+from tasks.algorithms.report_html import render_report
+from tasks.policy import RETRIES, cached_as
+from tasks.records.base import digest_of
+from tasks.records.report import MediaReport
+
+_SHOWN_KEYFRAMES = 48  # pictures of more would make the page, and the memory to write it, grow with the medium
+_THUMB_PX = 480
+_MAX_PICTURE_BYTES = 512 << 20
+
+
+def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
+    report: MediaReport = parameters["report"]
+    media_id = report.media.media_id if report.media else "unread"
+    what_was_found = (report.outcome, report.signals, report.keyframes, report.pooling, report.answer, report.failures)
+    return media_id, digest_of(report.provenance.request_digest, *what_was_found)
+
+
+@task(name="publish", **RETRIES, **cached_as("publish", _digest))
+def publish(report: MediaReport, store: MediaStore) -> MediaReport:
+    """Write pictures first, the page next and ``report.json`` last; a reader finds a whole report or none."""
+    access = store.access()
+    media_id = report.media.media_id if report.media else "unread"
+    folder = f"reports/{media_id}/{report.provenance.request_digest}"
+    published = report.model_copy(
+        update={
+            "report_html_uri": access.uri_of(f"{folder}/report.html"),
+            "report_json_uri": access.uri_of(f"{folder}/report.json"),
+        }
+    )
+    page = render_report(published, _pictures(published, access))
+    access.write_bytes(f"{folder}/report.html", page.encode(), content_type="text/html; charset=utf-8")
+    access.write_bytes(
+        f"index/{media_id}-{report.provenance.request_digest}.parquet",
+        _index_row(published),
+        content_type="application/vnd.apache.parquet",
+    )
+    access.write_bytes(
+        f"{folder}/report.json", published.model_dump_json(indent=2).encode(), content_type="application/json"
+    )
+    text = report.answer.text if report.answer else "\n".join(failure.message for failure in report.failures)
+    markdown_artifact(
+        "answer", f"## Answer ({report.outcome})\n\n{_as_lines(text)}\n\n_{report.notice}_", description="Answer"
+    )
+    return published
+
+
+def _as_lines(text: str) -> str:
+    """Keep the model's line breaks and none of its markup; its text is not trusted."""
+    return "\n".join("    " + line for line in text.splitlines())
+
+
+def _pictures(report: MediaReport, access: StoreAccess) -> dict[str, bytes]:
+    """Return small WebP pictures by URI: keyframes and their overlays, spread over the medium when there are many."""
+    if report.keyframes is None:
+        return {}
+    overlays = {frame.frame_index: frame.overlay_uri for frame in report.pooling.frames} if report.pooling else {}
+    keyframes = report.keyframes.keyframes
+    step = max(1, -(-len(keyframes) // _SHOWN_KEYFRAMES))
+    uris = [uri for k in keyframes[::step] for uri in (k.image_uri, overlays.get(k.frame_index)) if uri is not None]
+    return {uri: _small(access.read_bytes(uri, max_bytes=_MAX_PICTURE_BYTES)) for uri in uris}
+
+
+def _small(encoded: bytes) -> bytes:
+    return webp_bytes(thumbnail(read_picture(encoded), _THUMB_PX), quality=70)
+
+
+def _index_row(report: MediaReport) -> bytes:
+    """Return a one-row Parquet file; reading ``index/`` as one data set lists every report."""
+    import pandas as pd
+
+    row = {
+        "media_id": report.media.media_id if report.media else None,
+        "case_id": report.request.case_id,
+        "request_digest": report.provenance.request_digest,
+        "outcome": report.outcome,
+        "kind": report.media.kind.value if report.media else None,
+        "frames_delivered": report.signals.frames_delivered if report.signals else None,
+        "keyframes": len(report.keyframes.keyframes) if report.keyframes else None,
+        "native_tokens": report.pooling.native_tokens if report.pooling else None,
+        "pooled_tokens": report.pooling.pooled_tokens if report.pooling else None,
+        "model": report.answer.model if report.answer else None,
+        "failed_stage": report.failures[0].stage if report.failures else None,
+        "cause": report.failures[0].cause if report.failures else None,
+        "created_at": report.provenance.created_at,
+        "report_json_uri": report.report_json_uri,
+    }
+    target = io.BytesIO()
+    pd.DataFrame([row]).to_parquet(target, index=False)
+    return target.getvalue()

@@ -1,0 +1,173 @@
+"""The record of one run: stages run in order, their results, their times and what failed, until a report is made."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Literal, TypeVar
+
+from prefect import Task
+from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
+from prefect.settings import PREFECT_UI_URL
+
+from blocks.media_store import MediaStore
+from tasks.records.base import digest_of
+from tasks.records.errors import ScopeFlowError, TransientError
+from tasks.records.report import MediaReport, Provenance, StageFailure, StageTiming
+from tasks.records.specs import MediaRequest
+
+T = TypeVar("T")
+
+
+class StageStopped(Exception):  # noqa: N818  it is control flow, not an error: the failure is already recorded
+    """Raised inside a run when a stage failed and those after it can't go on."""
+
+
+class RunRecord:
+    """Collects what one run of ``analyze_media`` finds.
+
+    Args:
+        request: what was asked.
+        store: where results are written; task results are kept on it too.
+        refresh: run every stage again whatever is cached.
+    """
+
+    def __init__(self, request: MediaRequest, store: MediaStore, *, refresh: bool = False) -> None:
+        self._request = request
+        self._store = store
+        self._refresh = refresh
+        self._found: dict[str, Any] = {}
+        self._timings: list[StageTiming] = []
+        self._failures: list[StageFailure] = []
+
+    def stage(self, work: Task[..., T], *arguments: Any) -> T:
+        """Run one stage and return its result.
+
+        Raises:
+            StageStopped: it failed; the failure is in the report.
+        """
+        began = time.monotonic()
+        state = self._prepared(work)(*arguments, self._store, return_state=True)
+        self._timings.append(
+            StageTiming(stage=work.name, seconds=time.monotonic() - began, from_cache=state.name == "Cached")
+        )
+        return self._value(work.name, state)
+
+    def mapped_stage(self, work: Task[..., T], arguments: list[tuple[Any, ...]]) -> list[T]:
+        """Run one stage for several inputs, as many at a time as the flow's task runner allows; keep what succeeds.
+
+        Raises:
+            StageStopped: all failed.
+        """
+        began = time.monotonic()
+        prepared = self._prepared(work)
+        futures = [prepared.submit(*each, self._store) for each in arguments]
+        states: list[State[T]] = []
+        for future in futures:
+            future.wait()
+            states.append(future.state)
+        self._timings.append(
+            StageTiming(
+                stage=work.name,
+                seconds=time.monotonic() - began,
+                from_cache=all(state.name == "Cached" for state in states),
+            )
+        )
+        values: list[T] = []
+        for state in states:
+            with contextlib.suppress(StageStopped):
+                values.append(self._value(work.name, state))
+        if not values:
+            raise StageStopped
+        return values
+
+    def attempt(self, stage: str, work: Callable[..., T], *arguments: Any) -> T:
+        """Call a plain function on behalf of a stage.
+
+        Raises:
+            StageStopped: it raised a ``ScopeFlowError``, which is in the report now.
+        """
+        try:
+            return work(*arguments)
+        except ScopeFlowError as error:
+            self.fail(stage, error)
+            raise StageStopped from None
+
+    def found(self, **parts: Any) -> None:
+        """Keep parts of the report by their field names."""
+        self._found.update(parts)
+
+    def fail(self, stage: str, error: BaseException) -> None:
+        """Record a failure; foreign errors are named by their class alone, since their text may quote the medium."""
+        known = isinstance(error, ScopeFlowError)
+        self._failures.append(
+            StageFailure(
+                stage=stage,
+                cause=type(error).__name__,
+                message=error.message if isinstance(error, ScopeFlowError) else _unexpected(error),
+                retryable=isinstance(error, TransientError) or not known,
+            )
+        )
+
+    @contextlib.contextmanager
+    def until_a_stage_stops(self) -> Iterator[None]:
+        """Leave the ``with`` block quietly when a stage fails."""
+        with contextlib.suppress(StageStopped):
+            yield
+
+    def report(self) -> MediaReport:
+        """Return the report of everything found so far."""
+        return MediaReport(
+            outcome=self._outcome(),
+            request=self._request,
+            timings=tuple(self._timings),
+            failures=tuple(self._failures),
+            provenance=_provenance(self._request),
+            **self._found,
+        )
+
+    def _prepared(self, work: Task[..., T]) -> Any:
+        return work.with_options(result_storage=self._store, refresh_cache=self._refresh)
+
+    def _value(self, stage: str, state: State[T]) -> T:
+        if state.is_completed():
+            value: T = state.result()
+            return value
+        error = state.result(raise_on_failure=False)
+        self.fail(stage, error if isinstance(error, BaseException) else RuntimeError(state.name))
+        raise StageStopped
+
+    def _outcome(self) -> Literal["complete", "partial", "failed"]:
+        answer, signals = self._found.get("answer"), self._found.get("signals")
+        unpublished = any(failure.stage == "publish" for failure in self._failures)
+        if answer is None or unpublished:
+            return "failed"
+        damaged = signals is not None and (signals.gaps or signals.frames_corrupt)
+        if self._failures or damaged or answer.outcome != "complete":
+            return "partial"
+        return "complete"
+
+
+def request_digest(request: MediaRequest) -> str:
+    """Return the digest of what was asked, whatever store it is written to."""
+    return digest_of(request.model_copy(update={"media_store": ""}))
+
+
+def _provenance(request: MediaRequest) -> Provenance:
+    context = FlowRunContext.get()
+    run_id = str(context.flow_run.id) if context and context.flow_run else None
+    ui: Callable[[], str | None] = PREFECT_UI_URL.value
+    address = ui()
+    return Provenance(
+        scopeflow_version=version("scopeflow"),
+        request_digest=request_digest(request),
+        flow_run_id=run_id,
+        flow_run_url=f"{address}/runs/flow-run/{run_id}" if address and run_id else None,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _unexpected(error: BaseException) -> str:
+    return f"unexpected {type(error).__name__}; this is a fault in ScopeFlow, please report it with the run's log"
