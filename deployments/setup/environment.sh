@@ -87,11 +87,11 @@ step() {
     # shellcheck disable=SC2064  # the process id of now is meant
     trap "kill $pid 2>/dev/null; exit 130" INT TERM HUP
     while kill -0 "$pid" 2>/dev/null; do
-        sleep 0.5
+        sleep 0.3
         if ((SECONDS - began - shown >= 20)); then
             shown=$((SECONDS - began))
-            now=$(grep -oE '^(Collecting|Downloading|Building|Installing|Preparing)[^(]*' "$LOG" | tail -n 1 | cut -c1-70 || true)
-            say "    ${shown} s … ${now,}"
+            now=$(grep -oE '^ *(Collecting [^ <>=(]+|Downloading [^ ]+|Building .*|Installing)' "$LOG" | tail -n 1 || true)
+            say "    ${shown} s … ${now//  /}"
         fi
     done
     trap - INT TERM HUP
