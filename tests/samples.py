@@ -88,6 +88,19 @@ def keyframe(number: int, *, still: bool = False) -> Keyframe:
     )
 
 
+def pooled_frame(frame: Keyframe, plan: PoolPlan, *, overlay_uri: str | None = None) -> PooledFrame:
+    """Return a keyframe as the model sees it."""
+    return PooledFrame(
+        frame_index=frame.frame_index,
+        image_uri=f"s3://results/pooling/{MEDIA_ID}/{frame.frame_index}.png",
+        image_size_px=(896, 504),
+        plan_uri=f"s3://results/pooling/{MEDIA_ID}/{frame.frame_index}.json",
+        overlay_uri=overlay_uri,
+        native_tokens=plan.native_tokens,
+        pooled_tokens=plan.pooled_tokens,
+    )
+
+
 def request(**changes: object) -> MediaRequest:
     """Return a request whose address carries a patient's name, as addresses do."""
     values: dict[str, object] = {
@@ -158,11 +171,7 @@ def _answer(frames: tuple[Keyframe, ...], texts: tuple[str, ...], *, partial: bo
     )
     return Answer(
         segments=segments,
-        text=(
-            "0:00:31 – The instrument enters from the lower right and first touches tissue.\n"
-            "0:01:02 – It moves quickly towards the centre; the jaws open and close twice.\n"
-            "0:03:25 – The instrument is withdrawn; the field stays still until the end."
-        ),
+        text="\n".join(segment.text for segment in segments),
         summary_method="timeline",
         outcome="partial" if partial else "complete",
         model="scopeflow-demo",
@@ -189,7 +198,7 @@ def complete_report(*, texts: tuple[str, ...] = TEXTS) -> tuple[MediaReport, dic
         plan = plan_of(rgb)
         overlay_uri = f"s3://results/pooling/{MEDIA_ID}/{number:04d}.webp"
         pooled.append(
-            PooledFrame(frame_index=frame.frame_index, image_size_px=(896, 504), plan=plan, overlay_uri=overlay_uri)
+            pooled_frame(frame, plan, overlay_uri=overlay_uri),
         )
         pictures[str(frame.image_uri)] = encoded(rgb)
         pictures[overlay_uri] = encoded(pool_overlay(rgb, plan))
@@ -226,8 +235,8 @@ def complete_report(*, texts: tuple[str, ...] = TEXTS) -> tuple[MediaReport, dic
         ),
         pooling=PoolAccount(
             frames=tuple(pooled),
-            native_tokens=sum(frame.plan.native_tokens for frame in pooled),
-            pooled_tokens=sum(frame.plan.pooled_tokens for frame in pooled),
+            native_tokens=sum(frame.native_tokens for frame in pooled),
+            pooled_tokens=sum(frame.pooled_tokens for frame in pooled),
         ),
         answer=_answer(frames, texts, partial=False),
         timings=timings(),
@@ -287,7 +296,7 @@ def still_report() -> tuple[MediaReport, dict[str, bytes]]:
         "probe": MediaProbe(container="png", width_px=896, height_px=504, frame_count_from_header=1),
         "keyframes": KeyframeSet(media_id=MEDIA_ID, spec=SelectionSpec(), keyframes=(frame,), frames_considered=1),
         "pooling": PoolAccount(
-            frames=(PooledFrame(frame_index=0, image_size_px=(896, 504), plan=plan),),
+            frames=(pooled_frame(frame, plan),),
             native_tokens=plan.native_tokens,
             pooled_tokens=plan.pooled_tokens,
         ),
