@@ -291,7 +291,7 @@ class VideoSource:
     def _promise(self) -> str:
         duration_ns = self._declared_duration_ns()
         parts = [f"{self.frames_declared:,} frames"] if self.frames_declared else []
-        parts += [f"{duration_ns / 1e9:,.3g} s"] if duration_ns else []
+        parts += [f"{duration_ns / 1e9:,.1f} s"] if duration_ns else []
         return " in ".join(parts) or "nothing definite"
 
     def _warn_if_cut(self) -> None:

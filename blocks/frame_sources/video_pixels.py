@@ -8,10 +8,10 @@ import numpy as np
 from av.video.reformatter import Colorspace
 
 from blocks.frame_source import ByteImage
+from blocks.frame_sources.pixels import square_pixels, turned
 
 _UNSPECIFIED_COLORSPACE = 2
 _HD_HEIGHT_PX = 720
-_LARGEST_ASPECT = 16
 
 
 def luma_of(frame: Any) -> ByteImage:
@@ -56,25 +56,6 @@ def rgb_of(frame: Any, sample_aspect: tuple[int, int]) -> ByteImage:
     return upright(square_pixels(rgb, sample_aspect), display_matrix(frame))
 
 
-def square_pixels(image: ByteImage, sample_aspect: tuple[int, int]) -> ByteImage:
-    """Return the picture with square pixels; the shorter-sampled axis is enlarged so that no detail is lost.
-
-    Args:
-        image: (H, W) or (H, W, 3) uint8.
-        sample_aspect: width to height of one stored pixel; absurd values are ignored.
-    """
-    across, down = sample_aspect
-    if across <= 0 or down <= 0 or across == down or max(across, down) > _LARGEST_ASPECT * min(across, down):
-        return image
-    height, width = image.shape[:2]
-    if across > down:
-        width = max(1, round(width * across / down))
-    else:
-        height = max(1, round(height * down / across))
-    resized: ByteImage = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
-    return resized
-
-
 def display_matrix(frame: Any) -> tuple[int, int, int, int] | None:
     """Return (a, b, c, d) of a frame's display matrix (ISO/IEC 14496-12 tkhd), or None where it has none."""
     data = frame.side_data.get("DISPLAYMATRIX")
@@ -93,9 +74,5 @@ def upright(image: ByteImage, matrix: tuple[int, int, int, int] | None) -> ByteI
         return image
     a, b, c, d = matrix
     if abs(a) + abs(d) >= abs(b) + abs(c):
-        across, down = a, d
-    else:
-        image, across, down = image.swapaxes(0, 1), c, b
-    image = image[:, ::-1] if across < 0 else image
-    image = image[::-1] if down < 0 else image
-    return np.ascontiguousarray(image)
+        return turned(image, False, a < 0, d < 0)
+    return turned(image, True, c < 0, b < 0)

@@ -79,7 +79,12 @@ def is_video_syntax(uid: str | None) -> bool:
 
 
 def transfer_syntax(head: bytes) -> str | None:
-    """Return the transfer syntax UID (0002,0010) of a DICOM file, or None where its file meta group lacks one.
+    """Return the transfer syntax UID (0002,0010) of a DICOM file, or None where its file meta group lacks one."""
+    return file_meta(head)[0]
+
+
+def file_meta(head: bytes) -> tuple[str | None, int]:
+    """Return a DICOM file's transfer syntax UID and the offset at which its data set begins.
 
     The file meta group is always explicit VR little endian (PS3.10 7.1).
 
@@ -87,6 +92,7 @@ def transfer_syntax(head: bytes) -> str | None:
         head: first bytes of the file, preamble included.
     """
     at = 132
+    syntax = None
     while at + 8 <= len(head) and head[at : at + 2] == b"\x02\x00":
         element, vr = head[at + 2 : at + 4], head[at + 4 : at + 6]
         if vr in (b"OB", b"OW", b"UN", b"SQ", b"UT"):
@@ -94,9 +100,9 @@ def transfer_syntax(head: bytes) -> str | None:
         else:
             start, length = at + 8, int.from_bytes(head[at + 6 : at + 8], "little")
         if element == b"\x10\x00":
-            return head[start : start + length].rstrip(b"\x00 ").decode("ascii", "replace") or None
+            syntax = head[start : start + length].rstrip(b"\x00 ").decode("ascii", "replace") or None
         at = start + length
-    return None
+    return syntax, at
 
 
 def _riff(head: bytes) -> MediaKind | None:

@@ -1,0 +1,186 @@
+"""DICOM pictures through pydicom, one frame at a time; the whole array never exists."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pydicom
+from pydicom.encaps import encapsulate
+from pydicom.pixels import get_decoder
+from pydicom.pixels.utils import as_pixel_options
+
+from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, FrameTarget, Limits
+from blocks.frame_sources.dicom_display import Display
+from blocks.frame_sources.dicom_header import frame_count, frame_times_ns, read_header
+from blocks.frame_sources.encapsulated import Fragments, frame_fragments, read_fragments, walk_fragments
+from blocks.frame_sources.pixels import square_pixels, to_luma, to_rgb
+from tasks.records.errors import CorruptMedia, ScopeFlowError, UnsupportedMedia
+from tasks.records.media import MediaProbe
+from tasks.records.signals import Gap
+
+_NEEDED = ("Rows", "Columns", "BitsAllocated", "PhotometricInterpretation")
+
+
+class DicomSource:
+    """Frames of one DICOM object, as a viewer shows them by default.
+
+    ``frame_index`` is the stored frame number; a frame that can't be decoded is delivered as a damaged one. Times are
+    FrameTimeVector, FrameTime or a display rate, else there are none.
+
+    Args:
+        stream: seekable, whose ``read(n)`` gives n bytes.
+        limits: frames, pixels and time.
+    """
+
+    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
+        self._limits = limits
+        self._log = FrameLog()
+        self._header = read_header(stream)
+        dataset, syntax = self._header.dataset, self._header.syntax
+        missing = [name for name in _NEEDED if dataset.get(name) in (None, "")]
+        if missing:
+            raise CorruptMedia(f"is DICOM whose header lacks {', '.join(missing)}")
+        self.frames_declared: int | None = frame_count(dataset)
+        self._height, self._width = int(dataset.Rows), int(dataset.Columns)
+        limits.check_pixels(self._width, self._height)
+        try:
+            self._decoder = get_decoder(syntax)
+        except NotImplementedError:
+            raise UnsupportedMedia(f"is DICOM in a compression that isn't supported ({syntax.name})") from None
+        self.decoder = f"pydicom {pydicom.__version__}"
+        self._display = Display(dataset)
+        self._options = self._pixel_options()
+        self._fragments: Fragments | None = None
+        self._frames: list[range] = []
+        self._count = self._index_frames()
+        self._times_ns = frame_times_ns(dataset, self.frames_declared or 1)
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Return the stretches that could not be decoded."""
+        return self._log.gaps
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what an analyst should know about this file."""
+        return self._log.warnings
+
+    def probe(self) -> MediaProbe:
+        """Return what the header says."""
+        dataset, count = self._header.dataset, self.frames_declared or 1
+        duration_ns = None
+        rate = None
+        if self._times_ns is not None and count > 1:
+            duration_ns = round(self._times_ns[-1] * count / (count - 1))
+            rate = count / (duration_ns / 1e9) if duration_ns else None
+        return MediaProbe(
+            container="DICOM",
+            codec=str(self._header.syntax),
+            width_px=self._width,
+            height_px=self._height,
+            frame_count_from_header=count,
+            duration_ns_from_header=duration_ns,
+            average_fps_from_header=rate,
+            bits_stored=int(dataset.get("BitsStored") or dataset.BitsAllocated),
+            photometric_interpretation=str(dataset.PhotometricInterpretation),
+        )
+
+    def frames(self) -> Iterator[DecodedFrame]:
+        """Yield every stored frame in order."""
+        declared = self.frames_declared or 1
+        if self._count < declared:
+            self._log.warn(f"the file is cut off: {self._count:,} of {declared:,} frames are there")
+        for index in range(self._count):
+            self._limits.check_frames(index + 1)
+            pts_ns = self._times_ns[index] if self._times_ns is not None else NO_TIME
+            shown = self._shown_or_none(index)
+            self._log.note_frame(pts_ns, shown is None)
+            picture = np.zeros((self._height, self._width), np.uint8) if shown is None else shown
+            yield DecodedFrame(index, pts_ns, shown is None, lambda image=picture: to_luma(image))  # type: ignore[misc]
+        self._log.finish(f"{declared:,} frames")
+
+    def extract(self, targets: Sequence[FrameTarget]) -> Iterator[tuple[int, ByteImage]]:
+        """Yield the targets' pictures; each frame is decoded by itself."""
+        aspect = self._sample_aspect()
+        for target in targets:
+            self._limits.check_frames(0)
+            shown = self._shown_or_none(target.frame_index) if target.frame_index < self._count else None
+            if shown is None:
+                raise CorruptMedia(f"frame {target.frame_index} can't be decoded again")
+            yield target.frame_index, square_pixels(to_rgb(shown), aspect)
+
+    def close(self) -> None:
+        """Free nothing: no decoder outlives a frame."""
+
+    # -- where the frames lie -----------------------------------------------------------------------------------
+
+    def _pixel_options(self) -> dict[str, Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            options = as_pixel_options(self._header.dataset, number_of_frames=1)
+        options.pop("extended_offsets", None)
+        options["pixel_keyword"] = self._header.keyword
+        if self._header.vr is not None:
+            options["pixel_vr"] = self._header.vr
+        return options
+
+    def _index_frames(self) -> int:
+        """Return how many frames are there in full."""
+        declared = self.frames_declared or 1
+        header = self._header
+        if not self._decoder.is_native:
+            self._fragments = walk_fragments(header.stream, header.start, header.end)
+            table = header.dataset.get("ExtendedOffsetTable") or b""
+            extended = np.frombuffer(table[: len(table) // 8 * 8], "<u8").tolist()
+            self._frames = frame_fragments(header.stream, self._fragments, declared, extended)
+            if not self._frames:
+                raise CorruptMedia("its pixel data is cut off before the end of the first frame")
+            return len(self._frames)
+        there, needed_bits = header.end - header.start, self._frame_bits()
+        count = min(declared, there * 8 // needed_bits) if needed_bits else 0
+        if count == 0:
+            raise CorruptMedia(f"its pixel data is cut off ({there:,} bytes are there, {needed_bits // 8:,} make a frame)")
+        return count
+
+    def _frame_bits(self) -> int:
+        dataset = self._header.dataset
+        samples = int(dataset.get("SamplesPerPixel") or 1)
+        bits = self._width * self._height * samples * int(dataset.BitsAllocated)
+        return bits * 2 // 3 if dataset.PhotometricInterpretation == "YBR_FULL_422" else bits
+
+    # -- one frame ----------------------------------------------------------------------------------------------
+
+    def _shown_or_none(self, index: int) -> ByteImage | None:
+        """Return a frame in 8 bits, or None when it is damaged; a stream's own errors come through."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                values, photometric = self._stored(index)
+            return self._display.show(values, photometric, index)
+        except (ScopeFlowError, MemoryError):
+            raise
+        except Exception:
+            return None
+
+    def _stored(self, index: int) -> tuple[npt.NDArray[Any], str]:
+        header = self._header
+        if self._fragments is not None:
+            frame = read_fragments(header.stream, self._fragments, self._frames[index])
+            source: Any = encapsulate([frame], has_bot=False)
+            index, count = 0, 1
+        else:
+            header.stream.seek(header.start)
+            source, count = header.stream, self._count
+        options = {**self._options, "number_of_frames": count}
+        values, facts = self._decoder.as_array(source, index=index, validate=True, **options)
+        return values, str(facts["photometric_interpretation"])
+
+    def _sample_aspect(self) -> tuple[float, float]:
+        """Return width and height of a pixel; PixelAspectRatio (0028,0034) names the vertical first."""
+        ratio = self._header.dataset.get("PixelAspectRatio")
+        try:
+            return (float(ratio[1]), float(ratio[0])) if ratio else (1.0, 1.0)
+        except (ValueError, TypeError, IndexError):
+            return 1.0, 1.0

@@ -1,0 +1,41 @@
+"""Sparse optical flow: how far the picture moved, from a few hundred corners."""
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+ByteImage = npt.NDArray[np.uint8]
+
+_MOST_CORNERS = 120
+_CORNER_QUALITY = 0.01
+_CORNER_DISTANCE_PX = 7
+_WINDOW_PX = 15
+_LEVELS = 3
+_FEWEST_TRACKED = 6
+_FARTHEST_SHARE = 0.25  # of the width; farther is a mismatch
+
+
+def sparse_flow_rms_px(before: ByteImage, after: ByteImage) -> float:
+    """Return the root mean square displacement of tracked corners, in pixels; NaN where too few can be followed.
+
+    Corners: Shi and Tomasi (1994), "Good Features to Track"; tracking: pyramidal Lucas-Kanade, Bouguet (2001). When
+    less than a third of the corners is found again, as across a cut, there is no motion to speak of: NaN.
+
+    Args:
+        before: (H, W) uint8.
+        after: (H, W) uint8 of the same size.
+    """
+    if before.shape != after.shape or min(before.shape) < 2 * _WINDOW_PX:
+        return float("nan")
+    corners = cv2.goodFeaturesToTrack(before, _MOST_CORNERS, _CORNER_QUALITY, _CORNER_DISTANCE_PX)
+    if corners is None or len(corners) < _FEWEST_TRACKED:
+        return float("nan")
+    moved, found, _ = cv2.calcOpticalFlowPyrLK(
+        before, after, corners, None, winSize=(_WINDOW_PX, _WINDOW_PX), maxLevel=_LEVELS
+    )
+    steps = (moved - corners).reshape(-1, 2)[found.reshape(-1) == 1]
+    lengths = np.hypot(steps[:, 0], steps[:, 1])
+    lengths = lengths[lengths <= _FARTHEST_SHARE * before.shape[1]]
+    if len(lengths) < max(_FEWEST_TRACKED, len(corners) // 3):
+        return float("nan")
+    return float(np.sqrt(np.mean(lengths**2)))
