@@ -10,6 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
+from tasks.records import errors
+from tasks.records.specs import DecodeSpec, PoolSpec, PromptSpec, SelectionSpec
+
 ROOT = Path(__file__).resolve().parent.parent
 READMES = ("README.md", "README.zh-CN.md")
 LARGEST_FILE_BYTES = 8_000_000
@@ -189,6 +192,28 @@ def test_modules_stay_short() -> None:
         if path.suffix == ".py" and (lines := len(path.read_text().splitlines())) > LONGEST_MODULE_LINES
     ]
     assert not long, "\n" + "\n".join(long)
+
+
+def test_the_analysts_tables_name_every_setting_with_its_default() -> None:
+    text = (ROOT / "docs/analyst.md").read_text()
+    documented = dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+?) \|", text, flags=re.MULTILINE))
+    for spec in (SelectionSpec, PoolSpec, PromptSpec, DecodeSpec):
+        for name, setting in spec.model_fields.items():
+            if name in ("schema_version", "algorithm_version"):
+                continue
+            written, default = documented.get(name, "(not documented)"), setting.default
+            if isinstance(default, int | float):
+                assert float(written) == default, f"{spec.__name__}.{name} is {default}, documented as {written}"
+            else:
+                assert written == ("none" if default is None else default), f"{spec.__name__}.{name}"
+
+
+def test_the_analysts_table_explains_every_cause() -> None:
+    text = (ROOT / "docs/analyst.md").read_text()
+    causes = {
+        kind.__name__ for base in (errors.TransientError, errors.PermanentError) for kind in base.__subclasses__()
+    }
+    assert causes <= set(re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE))
 
 
 def test_changelog_names_this_version() -> None:
