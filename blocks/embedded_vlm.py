@@ -2,6 +2,7 @@
 
 import json
 import threading
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,12 @@ class EmbeddedVlm:
         """End the child that holds the model."""
         self._worker.close()
         self._started = False
+
+
+@lru_cache(maxsize=1)
+def shared_engine() -> EmbeddedVlm:
+    """Return this process's one embedded engine, so that many media load the model once; it ends with the process."""
+    return EmbeddedVlm()
 
 
 def read_card(weights: Path) -> ModelCard:

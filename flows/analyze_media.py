@@ -1,6 +1,5 @@
 """Analyse one medium: from its address to a published report."""
 
-from contextlib import closing
 from typing import Any
 
 from prefect import flow, runtime
@@ -8,13 +7,14 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from blocks.embedded_vlm import EmbeddedVlm
-from blocks.media_store import MediaStore, saved_name
+from blocks.embedded_vlm import shared_engine
+from blocks.media_store import MediaStore
 from tasks.decode import decode
 from tasks.extract_keyframes import extract_keyframes
 from tasks.infer import infer
 from tasks.pool_patches import pool_patches
 from tasks.publish import publish
+from tasks.records.base import digest_of
 from tasks.records.errors import ScopeFlowError
 from tasks.records.report import MediaReport
 from tasks.records.specs import MediaRequest
@@ -49,7 +49,8 @@ def analyze_media(request: MediaRequest, refresh: bool = False) -> State[MediaRe
     """
     store = MediaStore.named(request.media_store)
     record = RunRecord(request, store, refresh=refresh)
-    with record.until_a_stage_stops(), closing(record.attempt("infer", EmbeddedVlm)) as engine:
+    with record.until_a_stage_stops():
+        engine = record.attempt("infer", shared_engine)
         pulled = record.stage(stream_pull, request)
         record.found(media=pulled.media, probe=pulled.probe)
         signals = record.stage(decode, pulled, request.decode)
@@ -74,7 +75,7 @@ def run_analysis(request: MediaRequest, store: MediaStore, *, refresh: bool = Fa
         store: where results are written.
         refresh: run every stage again whatever is cached.
     """
-    name = saved_name(store)
+    name = _saved_name(store)
     state: State[Any] = analyze_media(
         request.model_copy(update={"media_store": name}), refresh=refresh, return_state=True
     )
@@ -82,6 +83,15 @@ def run_analysis(request: MediaRequest, store: MediaStore, *, refresh: bool = Fa
     if isinstance(report, MediaReport):
         return report
     raise report if isinstance(report, BaseException) else ScopeFlowError(f"the run ended as {state.name}")
+
+
+def _saved_name(store: MediaStore) -> str:
+    """Save a store that has no name yet, so that Prefect can read task results back through it."""
+    if store._block_document_name is None:
+        config = store.config()
+        store.save(f"scopeflow-{digest_of(config.model_dump_json())}", overwrite=True)
+    assert store._block_document_name is not None
+    return store._block_document_name
 
 
 def _published(record: RunRecord) -> MediaReport:

@@ -21,8 +21,8 @@ from tasks.records.specs import MediaRequest
 T = TypeVar("T")
 
 
-class StageStopped(Exception):  # noqa: N818  it is control flow, not an error: the failure is already recorded
-    """Raised inside a run when a stage failed and those after it can't go on."""
+class StageStopped(Exception):
+    """Raised inside a run when a stage failed and those after it can't go on; the failure is already recorded."""
 
 
 class RunRecord:

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from tasks.records.base import Record
@@ -46,17 +47,18 @@ class PoolPlan(Record):
         t, rows, columns = self.token_grid_thw
         if min(t, rows, columns) < 1:
             raise ValueError(f"grid has no tokens: {self.grid_thw = }, {self.merge_size = }")
-        covered = 0
+        times_covered = np.zeros((t, rows, columns), dtype=np.uint8)
         for frame, row, column, size in self.cells:
             if size < 1 or size & (size - 1):
                 raise ValueError(f"cell size must be a power of two, got {size}")
             if not (0 <= frame < t and 0 <= row < rows and 0 <= column < columns) or row % size or column % size:
                 raise ValueError(f"cell {(frame, row, column, size)} does not fit grid {self.token_grid_thw}")
-            covered += min(size, rows - row) * min(size, columns - column)
-        # Aligned power-of-two cells overlap only when one contains another, so counting and a nesting test suffice.
-        origins = {(f, r, c): s for f, r, c, s in self.cells}
-        if covered != self.native_tokens or len(origins) != len(self.cells):
-            raise ValueError(f"cells cover {covered} of {self.native_tokens} tokens")
+            cell = times_covered[frame, row : row + size, column : column + size]
+            if cell.any():
+                raise ValueError(f"cell {(frame, row, column, size)} overlaps another")
+            cell[:] = 1
+        if not times_covered.all():
+            raise ValueError(f"cells cover {int(times_covered.sum())} of {self.native_tokens} tokens")
         return self
 
 
