@@ -1,6 +1,7 @@
 """Sample records and pictures that look like the real thing, for tests of what a person sees."""
 
 import io
+from functools import cache
 
 import cv2
 import numpy as np
@@ -188,20 +189,24 @@ TEXTS = (
 )
 
 
+@cache
+def _pooled_frames() -> tuple[tuple[PooledFrame, ...], tuple[tuple[str, bytes], ...]]:
+    """Draw the sample video's keyframes and overlays once; (pooled frames, pictures by URI)."""
+    pooled, pictures = [], []
+    for number in range(len(TIMES_S)):
+        frame, rgb = keyframe(number), scene(number)
+        plan = plan_of(rgb)
+        overlay_uri = f"s3://results/pooling/{MEDIA_ID}/{number:04d}.webp"
+        pooled.append(pooled_frame(frame, plan, overlay_uri=overlay_uri))
+        pictures += [(str(frame.image_uri), encoded(rgb)), (overlay_uri, encoded(pool_overlay(rgb, plan)))]
+    return tuple(pooled), tuple(pictures)
+
+
 def complete_report(*, texts: tuple[str, ...] = TEXTS) -> tuple[MediaReport, dict[str, bytes]]:
     """Return a complete report of a video with gaps and warnings, and its pictures by URI."""
     frames = tuple(keyframe(number) for number in range(len(TIMES_S)))
-    pictures: dict[str, bytes] = {}
-    pooled = []
-    for number, frame in enumerate(frames):
-        rgb = scene(number)
-        plan = plan_of(rgb)
-        overlay_uri = f"s3://results/pooling/{MEDIA_ID}/{number:04d}.webp"
-        pooled.append(
-            pooled_frame(frame, plan, overlay_uri=overlay_uri),
-        )
-        pictures[str(frame.image_uri)] = encoded(rgb)
-        pictures[overlay_uri] = encoded(pool_overlay(rgb, plan))
+    pooled, drawn = _pooled_frames()
+    pictures = dict(drawn)
     report = MediaReport(
         outcome="complete",
         request=request(),
@@ -234,7 +239,7 @@ def complete_report(*, texts: tuple[str, ...] = TEXTS) -> tuple[MediaReport, dic
             media_id=MEDIA_ID, spec=SelectionSpec(), keyframes=frames, frames_considered=2210, capped=True
         ),
         pooling=PoolAccount(
-            frames=tuple(pooled),
+            frames=pooled,
             native_tokens=sum(frame.native_tokens for frame in pooled),
             pooled_tokens=sum(frame.pooled_tokens for frame in pooled),
         ),

@@ -6,7 +6,6 @@ appears, since file names carry patient names; its ``media_id`` stands for it.
 """
 
 import base64
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -20,12 +19,12 @@ from tasks.records.keyframes import Keyframe, KeyframeReason
 from tasks.records.pooling import PooledFrame
 from tasks.records.report import MediaReport, StageFailure
 
-MAX_FRAMES_WITH_PICTURES = 96
+SHOWN_KEYFRAMES = 48
 MAX_PICTURE_BYTES = 32_000_000
 
 _OUTCOMES = {
     "complete": ("Complete", "Every stage finished."),
-    "partial": ("Partial", "Some of the answer is missing; what is here was really measured or answered."),
+    "partial": ("Partial", "Part of the medium or of the answer is missing; the rest stands as it was measured."),
     "failed": ("Failed", "There is no answer."),
 }
 _KINDS = {
@@ -35,7 +34,6 @@ _KINDS = {
     "tiff": "TIFF pictures",
     "image": "Still picture",
 }
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _SHORTEST_STEM = 6
 
 
@@ -53,24 +51,25 @@ def render_report(report: MediaReport, pictures: Mapping[str, bytes]) -> str:
     without_address = _AddressHider(report)
     answer = report.answer
     frames = _frames(report, pictures)
+    shown, listed = _gallery(frames)
     return _template().render(
         outcome=report.outcome,
         outcome_word=_OUTCOMES[report.outcome][0],
         outcome_line=_OUTCOMES[report.outcome][1],
         written=report.provenance.created_at[:16].replace("T", " ") + " UTC",
         notice=report.notice,
-        model_notice=_clean(answer.model_notice) if answer and answer.model_notice else None,
+        model_notice=words.plain_text(answer.model_notice) if answer and answer.model_notice else None,
         heading=_KINDS[report.media.kind.value] if report.media else "Medium",
         media_id=report.media.media_id if report.media else None,
         case_id=report.request.case_id,
-        question=_clean(report.request.prompt.prompt),
+        question=words.plain_text(report.request.prompt.prompt),
         facts=_facts(report),
-        answer=_answer(report, {frame["index"] for frame in frames}),
+        answer=_answer(report),
         timeline=timeline_of(report),
         reasons=_reasons(report),
-        frames=frames,
-        frames_left_out=_frame_rows(report)[MAX_FRAMES_WITH_PICTURES:],
-        has_overlays=any(frame["overlay"] for frame in frames),
+        frames=shown,
+        frames_left_out=listed,
+        has_overlays=any(frame["overlay"] for frame in shown),
         capped=bool(report.keyframes and report.keyframes.capped),
         stages=_stages(report),
         failures=[_failure(failure, without_address) for failure in report.failures],
@@ -91,11 +90,15 @@ def render_report(report: MediaReport, pictures: Mapping[str, bytes]) -> str:
 
 
 def pictures_wanted(report: MediaReport) -> tuple[str, ...]:
-    """Return the URIs of the pictures that a report's page shows, in the order in which it shows them."""
-    keyframes = report.keyframes.keyframes[:MAX_FRAMES_WITH_PICTURES] if report.keyframes else ()
+    """Return the URIs of the pictures that a report's page shows, spread over the medium when there are many.
+
+    At most 48 keyframes, each with its overlay where there is one.
+    """
+    keyframes = report.keyframes.keyframes if report.keyframes else ()
     overlays = {frame.frame_index: frame.overlay_uri for frame in report.pooling.frames} if report.pooling else {}
+    step = max(1, -(-len(keyframes) // SHOWN_KEYFRAMES))
     wanted: list[str | None] = []
-    for frame in keyframes:
+    for frame in keyframes[::step]:
         wanted += [frame.image_uri, overlays.get(frame.frame_index)]
     return tuple(uri for uri in wanted if uri)
 
@@ -128,12 +131,7 @@ class _AddressHider:
     def __call__(self, text: str) -> str:
         for needle in self._needles:
             text = text.replace(needle, "[this medium]")
-        return _clean(text)
-
-
-def _clean(text: str) -> str:
-    """Drop control characters and direction overrides, which could make a page show what is not there."""
-    return _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        return words.plain_text(text)
 
 
 def _web_address(url: str | None) -> str | None:
@@ -158,7 +156,7 @@ def _facts(report: MediaReport) -> list[tuple[str, str]]:
     return facts
 
 
-def _answer(report: MediaReport, shown: set[int]) -> dict[str, Any] | None:
+def _answer(report: MediaReport) -> dict[str, Any] | None:
     answer = report.answer
     if answer is None:
         return None
@@ -170,14 +168,13 @@ def _answer(report: MediaReport, shown: set[int]) -> dict[str, Any] | None:
             {
                 "number": segment.segment_index + 1,
                 "span": _segment_span(segment.start_ns, segment.end_ns, frames),
-                "text": _clean(segment.text).strip(),
+                "text": words.plain_text(segment.text).strip(),
                 "note": words.ANSWER_WORDS[segment.outcome],
                 "frames": [
                     {
                         "index": frame.frame_index,
                         "label": words.frame_label(frame),
                         "reason": frame.reason.value,
-                        "shown": frame.frame_index in shown,
                     }
                     for frame in frames
                 ],
@@ -188,7 +185,7 @@ def _answer(report: MediaReport, shown: set[int]) -> dict[str, Any] | None:
         )
     told_by_segments = len(segments) > 0 and answer.summary_method != "model"
     return {
-        "text": None if told_by_segments else _clean(answer.text).strip(),
+        "text": None if told_by_segments else words.plain_text(answer.text).strip(),
         "segments": segments,
         "how": words.SUMMARY_WORDS[answer.summary_method],
         "note": words.ANSWER_WORDS[answer.outcome],
@@ -219,23 +216,29 @@ def _reasons(report: MediaReport) -> list[dict[str, Any]]:
 
 
 def _frames(report: MediaReport, pictures: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """Return a row a keyframe, with the data: URIs of its pictures as long as the file stays small."""
     pooled = {frame.frame_index: frame for frame in report.pooling.frames} if report.pooling else {}
-    keyframes = report.keyframes.keyframes[:MAX_FRAMES_WITH_PICTURES] if report.keyframes else ()
-    rows = _frame_rows(report)
+    rows = _frame_rows(report, pooled)
     budget = MAX_PICTURE_BYTES
-    for row, frame in zip(rows, keyframes, strict=False):
-        mine: PooledFrame | None = pooled.get(frame.frame_index)
+    for row, frame in zip(rows, report.keyframes.keyframes if report.keyframes else (), strict=True):
+        mine = pooled.get(frame.frame_index)
         for place, uri in (("picture", frame.image_uri), ("overlay", mine.overlay_uri if mine else None)):
             data = pictures.get(uri, b"") if uri else b""
-            address = _data_uri(data)
-            if address and len(data) <= budget:
+            if len(data) <= budget and (address := _data_uri(data)):
                 row[place] = address
                 budget -= len(data)
-    return rows[: len(keyframes)]
+    return rows
 
 
-def _frame_rows(report: MediaReport) -> list[dict[str, Any]]:
-    pooled = {frame.frame_index: frame for frame in report.pooling.frames} if report.pooling else {}
+def _gallery(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Split keyframes into those shown and those listed: up to 48 each has a place, of more those with a picture."""
+    if len(rows) <= SHOWN_KEYFRAMES:
+        return rows, []
+    shown = [row for row in rows if row["picture"]]
+    return shown, [row for row in rows if not row["picture"]]
+
+
+def _frame_rows(report: MediaReport, pooled: Mapping[int, PooledFrame]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number, frame in enumerate(report.keyframes.keyframes if report.keyframes else (), start=1):
         mine = pooled.get(frame.frame_index)

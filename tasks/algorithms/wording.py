@@ -1,11 +1,14 @@
 """Words and numbers as a reader sees them; the report and the command line share them."""
 
 import math
+import re
 from dataclasses import dataclass
 
 from tasks.records.keyframes import Keyframe, KeyframeReason
 
 UNKNOWN = "–"
+
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ ANSWER_WORDS: dict[str, str] = {
     "complete": "",
     "truncated": "The answer was cut off at the token limit. Raise “Longest answer (tokens)” (--max-output-tokens).",
     "refused": "The model declined to answer. Rephrase the question, or ask another model.",
-    "partial": "Some segments have no answer; see “What went wrong”.",
+    "partial": "Some segments have no answer, or only part of one.",
 }
 
 _EXPLANATIONS: dict[str, Explanation] = {
@@ -117,6 +120,11 @@ _UNEXPECTED = Explanation(
 def explain(cause: str) -> Explanation:
     """Return what an error class means and what to do; an unknown class gets a general explanation."""
     return _EXPLANATIONS.get(cause, _UNEXPECTED)
+
+
+def plain_text(text: str) -> str:
+    """Drop control characters, terminal escapes and direction overrides, which could show what is not there."""
+    return _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def stage_words(stage: str) -> str:
