@@ -141,7 +141,9 @@ class DicomSource:
         there, needed_bits = header.end - header.start, self._frame_bits()
         count = min(declared, there * 8 // needed_bits) if needed_bits else 0
         if count == 0:
-            raise CorruptMedia(f"its pixel data is cut off ({there:,} bytes are there, {needed_bits // 8:,} make a frame)")
+            raise CorruptMedia(
+                f"its pixel data is cut off ({there:,} bytes are there, {needed_bits // 8:,} make a frame)"
+            )
         return count
 
     def _frame_bits(self) -> int:

@@ -85,7 +85,9 @@ class ImageSource:
         """Yield the targets' pictures; animations are played from where they stand."""
         for target in targets:
             self._limits.check_frames(0)
-            shown = self._shown_or_none(target.frame_index) if target.frame_index < (self.frames_declared or 1) else None
+            shown = (
+                self._shown_or_none(target.frame_index) if target.frame_index < (self.frames_declared or 1) else None
+            )
             if shown is None:
                 raise CorruptMedia(f"frame {target.frame_index} can't be decoded again")
             yield target.frame_index, to_rgb(shown)

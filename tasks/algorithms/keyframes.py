@@ -8,8 +8,8 @@ change is itself a renewal, so that the next distance is measured from it, not e
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tasks.algorithms.signals import is_renewal
 from tasks.records.keyframes import Keyframe, KeyframeReason, KeyframeSet
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _BUCKET_FRAMES = 4.0  # keyframes that may follow each other without the rate cap's say
+_CUT_CREDIT = 3.0  # keyframes that a cut may take in advance: another scene must not wait for the bucket
 _BURST_SHARE = 0.5  # in a burst half the distance counts as change
 _CUT_MEAN = 0.5  # below this mean SSIM the picture is another scene: no neighbour stands in across it
 _NOMINAL_FRAME_NS = 40_000_000  # stands in where a video's frames carry no time
 _BLANK_SHARE = 0.1  # pages are blank below this share of min_entropy_bits: line art and masks have little entropy
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One good scored frame."""
+class _Row(NamedTuple):
+    """One good scored frame; a named tuple, since an hour has a hundred thousand of them."""
 
     frame_index: int
     pts_ns: int
@@ -47,6 +47,7 @@ class _Pick:
     row: _Row
     score: float
     reason: KeyframeReason
+    weight: float
 
 
 def select_keyframes(table: "pd.DataFrame", spec: SelectionSpec, *, media_id: str, kind: MediaKind) -> KeyframeSet:
@@ -55,9 +56,10 @@ def select_keyframes(table: "pd.DataFrame", spec: SelectionSpec, *, media_id: st
     Moving pictures: the first frame; then a frame that differs from the keyframe before in some tile or on the whole,
     at half that distance while two scored frames in a row move faster than ``burst_flow_rms_px``; then one each
     ``max_gap_s``. The sharpest of the frames that follow within ``sharpness_window_frames`` stands in, never across a
-    cut. Frames flatter than ``min_entropy_bits`` are not kept unless there are no others, and then one is. A token
-    bucket (four at once, refilled at ``max_keep_fraction``) delays keyframes in long motion; in the end at most
-    ``max_keep_fraction`` of the frames stays, the nearest to the one before going first, but always one.
+    cut, and only a cut brings another keyframe that soon. Frames flatter than ``min_entropy_bits`` are not kept unless there are no others, and then one is. A token
+    bucket (four at once, refilled at ``max_keep_fraction``; a cut may borrow three) delays keyframes in long motion; in
+    the end at most ``max_keep_fraction`` of the frames stays, but always one: small changes go first, the first frame
+    and cuts last.
 
     Pages and untimed stacks: every page that is not blank, and all if all are; ``max_keep_fraction`` does not apply,
     since no page repeats the one before.
@@ -81,11 +83,11 @@ def select_keyframes(table: "pd.DataFrame", spec: SelectionSpec, *, media_id: st
     if is_moving:
         picks, capped = _moving(rows, spec)
         limit = max(1, math.floor(spec.max_keep_fraction * len(table) + 1e-9))
-        picks, was_cut = _thin(picks, limit, lambda pick: (pick.score, pick.row.entropy))
+        picks, was_cut = _thin(picks, limit, lambda pick: (pick.weight, pick.row.entropy))
         capped = capped or was_cut
     else:
         picks, capped = _pages(rows, spec), False
-    picks, was_cut = _thin(picks, spec.max_keyframes, lambda pick: (pick.row.entropy, pick.score))
+    picks, was_cut = _thin(picks, spec.max_keyframes, lambda pick: (pick.row.entropy, pick.weight))
     return KeyframeSet(
         media_id=media_id,
         spec=spec,
@@ -121,13 +123,14 @@ def _rows(table: "pd.DataFrame") -> list[_Row]:
 
 def _pages(rows: Sequence[_Row], spec: SelectionSpec) -> list[_Pick]:
     filled = [row for row in rows if row.entropy >= _BLANK_SHARE * spec.min_entropy_bits] or rows
-    return [_Pick(row, min(1.0, max(0.0, row.far_tile)) if row is not rows[0] else 1.0, KeyframeReason.STILL) for row in filled]
+    picks = [_Pick(row, min(1.0, max(0.0, row.far_tile)), KeyframeReason.STILL, row.far_tile) for row in filled]
+    return [replace(picks[0], score=1.0), *picks[1:]]
 
 
 def _moving(rows: Sequence[_Row], spec: SelectionSpec) -> tuple[list[_Pick], bool]:
     """Return the picks in time order, and whether the bucket held any back."""
     if not any(row.entropy >= spec.min_entropy_bits for row in rows):
-        return [_Pick(max(rows, key=lambda row: row.entropy), 1.0, KeyframeReason.FIRST)], False
+        return [_Pick(max(rows, key=lambda row: row.entropy), 1.0, KeyframeReason.FIRST, 3.0)], False
     tile_limit, mean_limit = 1.0 - spec.ssim_tile_min_threshold, 1.0 - spec.ssim_mean_threshold
     gap_ns = spec.max_gap_s * 1e9
     picks: list[_Pick] = []
@@ -146,14 +149,18 @@ def _moving(rows: Sequence[_Row], spec: SelectionSpec) -> tuple[list[_Pick], boo
             share = _BURST_SHARE if bursts else 1.0
             if not picks:
                 reason, tile = KeyframeReason.FIRST, 1.0
+            elif not row.is_cut and row.frame_index - picks[-1].row.frame_index <= spec.sharpness_window_frames:
+                reason = None  # the keyframe before already stands for this neighbourhood
             elif tile > share * tile_limit or mean > share * mean_limit:
                 reason = KeyframeReason.BURST if bursts else KeyframeReason.CHANGE
             elif row.at_ns - picks[-1].row.at_ns >= gap_ns:
                 reason = KeyframeReason.MAX_GAP
-        if reason is not None and tokens >= 1.0:
+        if reason is not None and tokens >= (1.0 - _CUT_CREDIT if row.is_cut else 1.0):
             place = _sharpest(rows, place, spec)
             chosen = rows[place]
-            picks.append(_Pick(chosen, min(1.0, tile), reason))
+            # What must go first when too many are left: small changes; last: the first frame and cuts.
+            weight = 3.0 if reason is KeyframeReason.FIRST else 2.0 if row.is_cut else min(1.0, tile)
+            picks.append(_Pick(chosen, min(1.0, tile), reason, weight))
             tokens -= 1.0
             from_tile, from_mean = (0.0, 0.0) if chosen.is_new else (-chosen.far_tile, -chosen.far_mean)
         else:
@@ -177,9 +184,7 @@ def _sharpest(rows: Sequence[_Row], place: int, spec: SelectionSpec) -> int:
     return best
 
 
-def _thin(
-    picks: list[_Pick], limit: int, rank: Callable[[_Pick], tuple[float, float]]
-) -> tuple[list[_Pick], bool]:
+def _thin(picks: list[_Pick], limit: int, rank: Callable[[_Pick], tuple[float, float]]) -> tuple[list[_Pick], bool]:
     """Return at most ``limit`` picks, the best by ``rank``, spread over time so that no stretch goes dark."""
     if len(picks) <= limit:
         return picks, False
