@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import numpy as np
 from PIL import Image
 from pydantic import TypeAdapter
 
@@ -119,7 +120,7 @@ def extract(request: Json, emit: Emit) -> Json:
             scale = longest_px / max(pixels.shape[:2])
             if scale < 1.0:
                 size = (max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale)))
-                pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+                pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
             height, width = pixels.shape[:2]
             path = folder / f"{frame_index:06d}.webp"
             lossless = not is_video and width * height <= _MOST_LOSSLESS_PIXELS

@@ -8,7 +8,7 @@ import io
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -176,7 +176,7 @@ class FrameLog:
             raise CorruptMedia("every frame is damaged or the file is encrypted")
         if 2 * self.corrupt > self.delivered:
             raise CorruptMedia(
-                f"{self.corrupt} of {self.delivered} frames are damaged: every frame is damaged or the file is encrypted"
+                f"{self.corrupt} of {self.delivered} frames are damaged: the file is damaged all over or encrypted"
             )
         if self.corrupt:
             self.warn(f"{self.corrupt} of {self.delivered} frames are damaged and were left out")
@@ -226,5 +226,5 @@ def open_source(kind: MediaKind, stream: io.RawIOBase | BinaryIO, limits: Limits
 def as_buffered(stream: io.RawIOBase | BinaryIO) -> BinaryIO:
     """Return a stream whose ``read(n)`` gives n bytes unless the file ends; raw streams may give fewer."""
     if isinstance(stream, io.RawIOBase):
-        return cast(BinaryIO, io.BufferedReader(stream, buffer_size=_BLOCK_BYTES))
-    return cast(BinaryIO, stream)
+        return io.BufferedReader(stream, buffer_size=_BLOCK_BYTES)
+    return stream

@@ -1,4 +1,4 @@
-"""The signals table on its way to a local file: row groups of bounded size, so that hours of video stay flat in memory."""
+"""The signals table on its way to a local file, in row groups of bounded size: hours of video stay flat in memory."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pydicom
 from pydicom.encaps import encapsulate
-from pydicom.pixels import get_decoder
+from pydicom.pixels.decoders.base import get_decoder
 from pydicom.pixels.utils import as_pixel_options
 
 from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, FrameTarget, Limits
@@ -18,7 +18,6 @@ from blocks.frame_sources.encapsulated import Fragments, frame_fragments, read_f
 from blocks.frame_sources.pixels import square_pixels, to_luma, to_rgb
 from tasks.records.errors import CorruptMedia, ScopeFlowError, UnsupportedMedia
 from tasks.records.media import MediaProbe
-from tasks.records.signals import Gap
 
 _NEEDED = ("Rows", "Columns", "BitsAllocated", "PhotometricInterpretation")
 
@@ -37,6 +36,7 @@ class DicomSource:
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self._limits = limits
         self._log = FrameLog()
+        self.gaps, self.warnings = self._log.gaps, self._log.warnings
         self._header = read_header(stream)
         dataset, syntax = self._header.dataset, self._header.syntax
         missing = [name for name in _NEEDED if dataset.get(name) in (None, "")]
@@ -56,16 +56,6 @@ class DicomSource:
         self._frames: list[range] = []
         self._count = self._index_frames()
         self._times_ns = frame_times_ns(dataset, self.frames_declared or 1)
-
-    @property
-    def gaps(self) -> list[Gap]:
-        """Return the stretches that could not be decoded."""
-        return self._log.gaps
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return what an analyst should know about this file."""
-        return self._log.warnings
 
     def probe(self) -> MediaProbe:
         """Return what the header says."""

@@ -101,7 +101,8 @@ class Display:
         lut = _voi_lut(self._dataset)
         if lut is not None:
             first, table = lut
-            return table[np.clip(np.rint(values).astype(np.int64) - first, 0, len(table) - 1)]
+            places = np.clip(np.rint(values).astype(np.int64) - first, 0, len(table) - 1)
+            return np.asarray(table[places], np.uint8)
         if _has_window(grey):
             return _window(values, grey)
         if self._is_plain_bytes(frame):

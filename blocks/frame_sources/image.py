@@ -12,7 +12,6 @@ from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, Fram
 from blocks.frame_sources.pixels import to_display, to_luma, to_rgb
 from tasks.records.errors import CorruptMedia, ScopeFlowError
 from tasks.records.media import MediaProbe
-from tasks.records.signals import Gap
 
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "JPEG2000", "AVIF")
 _ANIMATED = ("PNG", "WEBP", "GIF", "AVIF")
@@ -33,6 +32,7 @@ class ImageSource:
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self._limits = limits
         self._log = FrameLog()
+        self.gaps, self.warnings = self._log.gaps, self._log.warnings
         self._stream = stream
         Image.MAX_IMAGE_PIXELS = limits.max_pixels_per_frame
         self._image = self._open()
@@ -40,16 +40,6 @@ class ImageSource:
         is_animated = self._image.format in _ANIMATED
         self.frames_declared: int | None = int(getattr(self._image, "n_frames", 1)) if is_animated else 1
         self.decoder = f"Pillow {PIL.__version__}"
-
-    @property
-    def gaps(self) -> list[Gap]:
-        """Return the frames that could not be decoded."""
-        return self._log.gaps
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return what an analyst should know about this file."""
-        return self._log.warnings
 
     def probe(self) -> MediaProbe:
         """Return what the header says."""

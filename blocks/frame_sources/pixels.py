@@ -80,8 +80,7 @@ def to_luma(image: ByteImage) -> ByteImage:
     """Return (H, W) uint8 of an (H, W) or (H, W, 3) RGB picture."""
     if image.ndim == 2:
         return image
-    grey: ByteImage = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    return grey
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)
 
 
 def to_rgb(image: ByteImage) -> ByteImage:
@@ -104,8 +103,7 @@ def square_pixels(image: ByteImage, sample_aspect: tuple[float, float]) -> ByteI
         width = max(1, round(width * across / down))
     else:
         height = max(1, round(height * down / across))
-    resized: ByteImage = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
-    return resized
+    return np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8)
 
 
 def orient(image: ByteImage, orientation: int) -> ByteImage:

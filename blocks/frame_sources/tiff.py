@@ -1,7 +1,6 @@
 """TIFF and BigTIFF through tifffile, page by page."""
 
 import contextlib
-import io
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -14,7 +13,6 @@ from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, Fram
 from blocks.frame_sources.pixels import orient, square_pixels, to_display, to_luma, to_rgb
 from tasks.records.errors import CorruptMedia, ScopeFlowError
 from tasks.records.media import MediaProbe
-from tasks.records.signals import Gap
 
 _MINISWHITE, _RGB, _PALETTE, _SEPARATED, _YCBCR = 0, 2, 3, 5, 6
 
@@ -35,6 +33,7 @@ class TiffSource:
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self._limits = limits
         self._log = FrameLog()
+        self.gaps, self.warnings = self._log.gaps, self._log.warnings
         self._stream = stream
         stream.seek(0)
         try:
@@ -44,19 +43,9 @@ class TiffSource:
             raise
         except Exception as error:
             raise CorruptMedia("is TIFF with a damaged header: its first page can't be found") from error
-        self._first = first
+        self._first: Any = first
         self.decoder = f"tifffile {tifffile.__version__}"
         self.frames_declared: int | None = None
-
-    @property
-    def gaps(self) -> list[Gap]:
-        """Return the pages that could not be decoded, by their numbers."""
-        return self._log.gaps
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return what an analyst should know about this file."""
-        return self._log.warnings
 
     def probe(self) -> MediaProbe:
         """Return what the first page's header says; pages are not counted before they are read."""

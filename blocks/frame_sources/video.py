@@ -15,7 +15,6 @@ from blocks.frame_sources.iso_boxes import top_level_boxes
 from blocks.frame_sources.video_pixels import luma_of, rgb_of
 from tasks.records.errors import CorruptMedia, UnsupportedMedia
 from tasks.records.media import MediaProbe
-from tasks.records.signals import Gap
 
 _THREADS = 2
 _BUFFER_BYTES = 1 << 20
@@ -47,6 +46,7 @@ class VideoSource:
         self._limits = limits
         self._period_ns = frame_period_ns
         self._log = FrameLog()
+        self.gaps, self.warnings = self._log.gaps, self._log.warnings
         self._wrapped = wrapped
         self._packets = 0
         self._container = self._open()
@@ -62,16 +62,6 @@ class VideoSource:
         version = ".".join(str(part) for part in av.library_versions["libavcodec"])
         self.decoder = f"PyAV {av.__version__} (libavcodec {version}), {context.codec.name}"
         self.frames_declared: int | None = self._stream.frames or None
-
-    @property
-    def gaps(self) -> list[Gap]:
-        """Return the stretches that could not be decoded."""
-        return self._log.gaps
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return what an analyst should know about this file."""
-        return self._log.warnings
 
     def probe(self) -> MediaProbe:
         """Return what the header says; rotation is not in it, but in the frames."""

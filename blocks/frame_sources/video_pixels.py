@@ -36,8 +36,7 @@ def luma_of(frame: Any) -> ByteImage:
         return rows[: frame.height, : frame.width]
     words = np.frombuffer(plane, np.uint16).reshape(-1, plane.line_size // 2)[: frame.height, : frame.width]
     used_bits = 16 if layout.name.startswith(("p0", "p2", "p4")) else bits  # P010 and kin fill the high bits
-    scaled: ByteImage = cv2.convertScaleAbs(words, alpha=1.0 / (1 << (used_bits - 8)))
-    return scaled
+    return np.asarray(cv2.convertScaleAbs(words, alpha=1.0 / (1 << (used_bits - 8))), np.uint8)
 
 
 def rgb_of(frame: Any, sample_aspect: tuple[int, int]) -> ByteImage:

@@ -31,7 +31,7 @@ def sparse_flow_rms_px(before: ByteImage, after: ByteImage) -> float:
     if corners is None or len(corners) < _FEWEST_TRACKED:
         return float("nan")
     moved, found, _ = cv2.calcOpticalFlowPyrLK(
-        before, after, corners, None, winSize=(_WINDOW_PX, _WINDOW_PX), maxLevel=_LEVELS
+        before, after, corners, np.empty_like(corners), winSize=(_WINDOW_PX, _WINDOW_PX), maxLevel=_LEVELS
     )
     steps = (moved - corners).reshape(-1, 2)[found.reshape(-1) == 1]
     lengths = np.hypot(steps[:, 0], steps[:, 1])

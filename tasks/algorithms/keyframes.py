@@ -56,10 +56,10 @@ def select_keyframes(table: "pd.DataFrame", spec: SelectionSpec, *, media_id: st
     Moving pictures: the first frame; then a frame that differs from the keyframe before in some tile or on the whole,
     at half that distance while two scored frames in a row move faster than ``burst_flow_rms_px``; then one each
     ``max_gap_s``. The sharpest of the frames that follow within ``sharpness_window_frames`` stands in, never across a
-    cut, and only a cut brings another keyframe that soon. Frames flatter than ``min_entropy_bits`` are not kept unless there are no others, and then one is. A token
-    bucket (four at once, refilled at ``max_keep_fraction``; a cut may borrow three) delays keyframes in long motion; in
-    the end at most ``max_keep_fraction`` of the frames stays, but always one: small changes go first, the first frame
-    and cuts last.
+    cut, and only a cut brings another keyframe that soon. Frames flatter than ``min_entropy_bits`` are not kept unless
+    there are no others, and then one is. A token bucket (four at once, refilled at ``max_keep_fraction``; a cut may
+    borrow three) delays keyframes in long motion; in the end at most ``max_keep_fraction`` of the frames stays, but
+    always one: small changes go first, the first frame and cuts last.
 
     Pages and untimed stacks: every page that is not blank, and all if all are; ``max_keep_fraction`` does not apply,
     since no page repeats the one before.

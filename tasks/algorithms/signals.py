@@ -82,7 +82,7 @@ class SignalScorer:
         """
         small = shrink(luma, self._width_px)
         # Sensor noise alone takes SSIM down to 0.5 in small dark pictures; a 3x3 mean first takes most of it out.
-        calm = cv2.blur(small, (3, 3))
+        calm = np.asarray(cv2.blur(small, (3, 3)), np.uint8)
         mean = tile_min = 1.0
         flow = _NAN
         if self._reference is not None:
@@ -105,7 +105,7 @@ class SignalScorer:
         """Return pixels a frame at analysis width since the frame last scored."""
         assert self._before is not None
         frames = max(1, frame_index - self._before_index)
-        return sparse_flow_rms_px(self._before, small) / frames * self._width_px / small.shape[1]
+        return float(sparse_flow_rms_px(self._before, small) / frames * self._width_px / small.shape[1])
 
 
 def is_renewal(ssim_mean: float, ssim_tile_min: float) -> bool:
@@ -124,7 +124,8 @@ def shrink(luma: ByteImage, width_px: int) -> ByteImage:
     """
     while luma.shape[1] // 2 >= width_px and luma.shape[0] // 2 >= _LEAST_HEIGHT_PX:
         height, width = luma.shape[0] // 2, luma.shape[1] // 2
-        luma = cv2.resize(luma[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA)
+        halved = cv2.resize(luma[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA)
+        luma = np.asarray(halved, np.uint8)
     return luma
 
 

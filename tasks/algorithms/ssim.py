@@ -15,8 +15,8 @@ FloatImage = npt.NDArray[np.float32]
 
 WINDOW_PX = 7
 TILE_COLUMNS, TILE_ROWS = 10, 6
-_C1 = (0.01 * 255.0) ** 2
-_C2 = (0.03 * 255.0) ** 2
+_C1 = np.float32((0.01 * 255.0) ** 2)
+_C2 = np.float32((0.03 * 255.0) ** 2)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SsimReference:
         self.shape = picture.shape
         self._window = min(WINDOW_PX, (min(picture.shape) - 1) // 2 * 2 + 1)
         samples = self._window**2
-        self._unbias = samples / (samples - 1) if samples > 1 else 1.0
+        self._unbias = np.float32(samples / (samples - 1) if samples > 1 else 1.0)
         self._grey = picture.astype(np.float32)
         self._mean = self._blur(self._grey)
         self._mean_square = self._mean * self._mean
@@ -74,10 +74,10 @@ class SsimReference:
         squares = self._mean_square + mean * mean
         covariance = self._blur(self._grey * grey) - cross
         variances = self._variance + self._blur(grey * grey) - mean * mean
-        numerator = (2.0 * cross + _C1) * (2.0 * self._unbias * covariance + _C2)
-        ssim: FloatImage = numerator / ((squares + _C1) * (self._unbias * variances + _C2))
-        return ssim
+        numerator = (2 * cross + _C1) * (2 * self._unbias * covariance + _C2)
+        denominator = (squares + _C1) * (self._unbias * variances + _C2)
+        return np.asarray(numerator / denominator, np.float32)
 
     def _blur(self, picture: FloatImage) -> FloatImage:
-        blurred: FloatImage = cv2.blur(picture, (self._window, self._window), borderType=cv2.BORDER_REFLECT)
-        return blurred
+        window = (self._window, self._window)
+        return np.asarray(cv2.blur(picture, window, borderType=cv2.BORDER_REFLECT), np.float32)
