@@ -1,0 +1,242 @@
+"""``scopeflow analyze``: one medium after the other, from address to report."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from flows.cli_common import (
+    DEFAULT_STORE,
+    checked,
+    error_facts,
+    json_option,
+    only_results_on_stdout,
+    place_of,
+    print_json,
+    say,
+    selection_of,
+    selection_options,
+    writable_folder,
+)
+
+if TYPE_CHECKING:
+    from blocks.media_store import MediaStore
+    from tasks.records.specs import MediaRequest
+
+_NO_SUCH_BLOCK = "No store block is named"
+_WORST_FIRST = ("failed", "partial", "complete")
+
+_EXAMPLES = """\b
+Examples:
+  scopeflow analyze clip.mp4
+  scopeflow analyze clip.mp4 --question "Which instruments are visible?" --open
+  scopeflow analyze s3://media/clip.mp4 --store s3://media/scopeflow
+  scopeflow analyze a.mp4 b.dcm c.tiff --store results --max-keyframes 32 --json
+
+Finished stages are kept on the store: the same command again takes seconds, and after Ctrl-C or a crash it goes on
+where it stopped. S3 is reached with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for a server of your own,
+AWS_ENDPOINT_URL."""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("media", nargs=-1, required=True, metavar="MEDIA...")
+@click.option(
+    "--store",
+    default=DEFAULT_STORE,
+    show_default=True,
+    metavar="WHERE",
+    help="Where results are written: a folder, s3://bucket[/prefix], or the name of a saved store block.",
+)
+@click.option("--question", metavar="TEXT", help="What the model is asked.")
+@click.option("--case-id", metavar="ID", help="A pseudonym; never a patient identifier.")
+@selection_options
+@click.option(
+    "--pool-threshold", type=float, metavar="X", help="Flatness, in grey levels, below which vision tokens are pooled."
+)
+@click.option("--no-pool", is_flag=True, help="Send every vision token.")
+@click.option("--max-output-tokens", type=int, metavar="N", help="Longest answer to one segment, in tokens.")
+@click.option(
+    "--max-tokens-total", type=int, metavar="N", help="Stop before sending more prompt tokens than this in all."
+)
+@click.option("--refresh", is_flag=True, help="Run every stage again, whatever is kept from earlier runs.")
+@click.option("--open", "open_report", is_flag=True, help="Open each report in the browser.")
+@json_option
+@click.pass_context
+def analyze(context: click.Context, /, media: tuple[str, ...], store: str, as_json: bool, **options: Any) -> None:
+    """Answer a question about each of MEDIA and publish a report.
+
+    MEDIA are paths or s3://bucket/key: videos, DICOM, TIFF, PNG, JPEG. One that fails does not stop the others.
+    """
+    requests = [_request(medium, options) for medium in media]
+    with only_results_on_stdout() as results:
+        readable = sys.stderr if as_json else results
+        entries, where = _run_all(context, requests, store, options, readable)
+    if as_json:
+        outcome = next(name for name in _WORST_FIRST if name in {entry["outcome"] for entry in entries})
+        print_json({"outcome": outcome, "store": where, "reports": entries})
+    if len(entries) > 1:
+        _tell_unfinished(entries)
+    if any(entry["outcome"] != "complete" for entry in entries):
+        context.exit(1)
+
+
+def _request(medium: str, options: dict[str, Any]) -> "MediaRequest":
+    """Build the request of one medium, or refuse an option that is out of range."""
+    from tasks.records.specs import MediaRequest, PoolSpec, PromptSpec
+
+    if options["no_pool"] and options["pool_threshold"] is not None:
+        raise click.UsageError("--no-pool and --pool-threshold exclude each other")
+    if not medium.strip():
+        raise click.UsageError("one of MEDIA is empty; give paths or s3://bucket/key")
+    return MediaRequest(
+        uri=medium,
+        case_id=options["case_id"],
+        selection=selection_of(options),
+        pooling=checked(
+            PoolSpec,
+            {"mode": "off" if options["no_pool"] else None, "threshold": options["pool_threshold"]},
+            {"threshold": "--pool-threshold"},
+        ),
+        prompt=checked(
+            PromptSpec,
+            {
+                "prompt": options["question"],
+                "max_output_tokens": options["max_output_tokens"],
+                "max_tokens_total": options["max_tokens_total"],
+            },
+            {
+                "prompt": "--question",
+                "max_output_tokens": "--max-output-tokens",
+                "max_tokens_total": "--max-tokens-total",
+            },
+        ),
+    )
+
+
+def _run_all(
+    context: click.Context, requests: list["MediaRequest"], store: str, options: dict[str, Any], readable: TextIO
+) -> tuple[list[dict[str, Any]], str]:
+    """Run every request and return the entries, in order, and the store's address."""
+    from flows.cli_prefect import prepare_prefect
+    from flows.cli_summary import failed_entry
+
+    refused = [_refusal(request.uri) for request in requests]
+    if all(refused):  # nothing to start a server for
+        entries = [failed_entry(request.uri, facts) for request, facts in zip(requests, refused, strict=True) if facts]
+        for entry in entries:
+            _tell_failure(entry)
+        return entries, store
+    say(prepare_prefect(debug=context.obj["debug"]))
+    block = _opened(store)
+    access = block.access()
+    access.exists(access.uri_of("reports/probe"))  # wrong credentials are told now, not after decoding
+    say(f"Results: {place_of(access.root_uri)}")
+    entries = []
+    for number, (request, facts) in enumerate(zip(requests, refused, strict=True), start=1):
+        if len(requests) > 1:
+            say(f"\n[{number} of {len(requests)}] {request.uri}")
+        entry = failed_entry(request.uri, facts) if facts else _run_one(context, request, block, options, readable)
+        if entry["report"] is None:
+            _tell_failure(entry)
+        entries.append(entry)
+    return entries, place_of(access.root_uri) or store
+
+
+def _refusal(medium: str) -> dict[str, Any] | None:
+    """Return why a medium need not be tried: a folder, an address of the wrong kind, or a local file not there."""
+    from blocks.access_local import path_of
+    from blocks.access_open import normalise_uri
+    from tasks.records.errors import MediaNotFound, ScopeFlowError
+
+    try:
+        uri = normalise_uri(medium)
+        if uri.startswith("file://") and not path_of(uri).exists():
+            raise MediaNotFound(f"There is no file {path_of(uri)}")
+    except ScopeFlowError as error:
+        return error_facts(error)
+    except OSError as error:
+        return error_facts(MediaNotFound(f"{medium} cannot be looked at: {error.strerror}"))
+    return None
+
+
+def _run_one(
+    context: click.Context, request: "MediaRequest", block: "MediaStore", options: dict[str, Any], readable: TextIO
+) -> dict[str, Any]:
+    from blocks.progress import listen
+    from flows.analyze_media import run_analysis
+    from flows.cli_progress import progress_view
+    from flows.cli_summary import entry_of, failed_entry, summary
+
+    try:
+        with progress_view() as view, listen(view.show):
+            report = run_analysis(request, block, refresh=options["refresh"])
+    except Exception as error:  # one bad medium never stops the rest
+        if context.obj["debug"]:
+            import traceback
+
+            traceback.print_exception(error)
+        return failed_entry(request.uri, error_facts(error))
+    click.echo(summary(request.uri, report), file=readable)
+    entry = entry_of(request.uri, report)
+    if options["open_report"] and entry["report_html"]:
+        import webbrowser
+
+        page = entry["report_html"]
+        webbrowser.open(page if "://" in page else Path(page).as_uri())
+    return entry
+
+
+def _opened(store: str) -> "MediaStore":
+    """Return the store that ``--store`` names: an S3 address, a folder, or a saved block."""
+    from blocks.media_store import LocalMediaStore, MediaStore, S3MediaStore
+    from tasks.records.errors import ConfigurationError
+
+    if store.startswith("s3://"):
+        bucket, _, prefix = store.removeprefix("s3://").partition("/")
+        if not bucket:
+            raise click.BadParameter(
+                "the bucket is missing; give s3://bucket or s3://bucket/prefix", param_hint="--store"
+            )
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        # Credentials stay in the environment: in the block they would lie in Prefect's database.
+        return S3MediaStore(
+            bucket=bucket, prefix=prefix.strip("/"), endpoint_url=os.environ.get("AWS_ENDPOINT_URL"), region=region
+        )
+    if "://" in store and not store.startswith("file://"):
+        raise click.BadParameter(f"{store!r} is no store; give a folder or s3://bucket/prefix", param_hint="--store")
+    slugs = ("scopeflow-s3-store/", "scopeflow-local-store/")
+    path = _folder(store)
+    if store.startswith(slugs) or (os.sep not in store and not store.startswith(("~", ".")) and not path.is_dir()):
+        try:
+            return MediaStore.named(store)
+        except ConfigurationError as error:
+            if not error.message.startswith(_NO_SUCH_BLOCK) or store == "default" or store.startswith(slugs):
+                raise
+        say(f"No store block is named {store!r}: results go into the folder ./{store}")
+    return LocalMediaStore(root=str(writable_folder(path)))
+
+
+def _folder(store: str) -> Path:
+    if store.startswith("file://"):
+        from blocks.access_local import path_of
+
+        return path_of(store)
+    return Path(store)
+
+
+def _tell_failure(entry: dict[str, Any]) -> None:
+    say(f"{entry['medium']}: ✗ failed\n  {entry['error']['message']}\n  What to do: {entry['error']['advice']}")
+
+
+def _tell_unfinished(entries: list[dict[str, Any]]) -> None:
+    unfinished = [entry for entry in entries if entry["outcome"] != "complete"]
+    if not unfinished:
+        say(f"\nAll {len(entries)} media are complete.")
+        return
+    say(f"\n{len(unfinished)} of {len(entries)} media did not complete:")
+    for entry in unfinished:
+        failures = entry["report"]["failures"] if entry["report"] else [{"stage": "start", **entry["error"]}]
+        why = "; ".join(f"{failure['stage']}: {failure['message']}" for failure in failures) or "see its report"
+        say(f"  {entry['medium']} ({entry['outcome']}): {why}")
