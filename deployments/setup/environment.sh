@@ -39,13 +39,13 @@ fits() {
 
 find_python() {
     local candidate
-    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11; do
+    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
         if fits "$candidate"; then
             command -v "$candidate"
             return
         fi
     done
-    die "no Python 3.11 or newer found${PYTHON:+ (PYTHON=$PYTHON does not fit)}." \
+    die "no Python 3.11 or newer found${PYTHON:+: PYTHON=$PYTHON is none}." \
         "Debian 12, Ubuntu 23.04 and later:  sudo apt-get install python3 python3-venv" \
         "Ubuntu 22.04:                       sudo apt-get install python3.11 python3.11-venv" \
         "Or name one:                        make demo PYTHON=/path/to/python3.12"
