@@ -248,16 +248,16 @@ class _PinnedFile(RawIOBase):
             raise ValueError(f"seek to {offset = }, {whence = }") from None
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer`` as far as the file goes."""
-        self._require_open()
+        """Fill ``buffer`` as far as the file goes; after an error the position is what it was."""
+        start, filled = self.tell(), 0
         view = memoryview(buffer).cast("B")
-        filled = 0
         try:
-            while filled < len(view) and (count := os.readv(self._fd, [view[filled:]])):
+            while filled < len(view) and (count := os.preadv(self._fd, [view[filled:]], start + filled)):
                 filled += count
         except OSError as error:
             raise translated(error, self._stat.uri) from None
         self._check()
+        os.lseek(self._fd, start + filled, os.SEEK_SET)
         return filled
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import lru_cache
 
 from blocks.access import AccessConfig, LocalConfig, S3Config, StoreAccess, label_of, split_s3_uri
 from blocks.access_local import LocalAccess, file_uri, path_of
@@ -12,7 +13,17 @@ _HALF_SCHEME = re.compile(r"(s3|https?|file):(?!//)", re.IGNORECASE)
 
 
 def open_access(config: AccessConfig) -> StoreAccess:
-    """Return the store that ``config`` describes; nothing is sent before its first use."""
+    """Return the store that ``config`` describes; nothing is sent before its first use.
+
+    Equal configurations share one store, and so its connections, as long as the AWS_* environment stays the same: to
+    make an S3 client takes a third of a second.
+    """
+    environment = frozenset(item for item in os.environ.items() if item[0].startswith("AWS_"))
+    return _opened(config, environment)
+
+
+@lru_cache(maxsize=16)
+def _opened(config: AccessConfig, environment: frozenset[tuple[str, str]]) -> StoreAccess:
     if isinstance(config, S3Config):
         from blocks.access_s3 import S3Access
 

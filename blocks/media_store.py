@@ -65,8 +65,9 @@ class MediaStore(WritableFileSystem, ABC):
             try:
                 store: MediaStore = load(bare, _sync=True)
             except ValueError as error:
-                if "Unable to find block document" not in str(error):
-                    raise ConfigurationError(f"The store block {name!r} cannot be used: its fields are wrong") from None
+                if "Unable to find block document" in str(error):
+                    continue
+                raise ConfigurationError(f"The store block {name!r} cannot be used: its fields are wrong") from None
             except Exception as error:
                 raise ConfigurationError(
                     f"The store block {name!r} cannot be loaded ({type(error).__name__}); check PREFECT_API_URL and "

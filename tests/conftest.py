@@ -73,9 +73,11 @@ def ceph_control() -> Iterator[CephServer]:
     """Yield a Ceph RADOS Gateway with its handle, to stop, pause and start it."""
     require(not ceph_rgw.missing(), ceph_rgw.missing())
     # A short path: the names of its sockets may have 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="ceph-", ignore_cleanup_errors=True) as folder:
-        with ceph_rgw.ceph_rgw(Path(folder)) as server:
-            yield server
+    with (
+        tempfile.TemporaryDirectory(prefix="ceph-", ignore_cleanup_errors=True) as folder,
+        ceph_rgw.ceph_rgw(Path(folder)) as server,
+    ):
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,17 @@
 """A real Ceph RADOS Gateway on one machine: monitor, manager, an OSD in memory, gateway. It forgets all at its end."""
 
+import http.client
 import os
 import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -16,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import SecretStr
 
 from blocks.access import S3Config
-from blocks.lifeline import end_group, free_port
+from blocks.lifeline import free_port
 from blocks.s3_server import running
 
 PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "radosgw", "radosgw-admin", "monmaptool")
@@ -126,7 +129,8 @@ def ceph_rgw(folder: Path) -> Iterator[CephServer]:
         yield server
 
 
-def make_client(config: S3Config) -> object:
+@cache
+def make_client(config: S3Config) -> Any:
     """Return a plain client for what tests do behind a store's back."""
     assert config.secret_access_key is not None
     return boto3.session.Session().client(
@@ -176,8 +180,6 @@ def _daemon(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _answers(port: int) -> bool:
-    import http.client
-
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
     try:
         connection.request("GET", "/")
@@ -188,7 +190,7 @@ def _answers(port: int) -> bool:
         connection.close()
 
 
-def _until(done: object, timeout_s: float, complaint: str, folder: Path) -> None:
+def _until(done: Callable[[], bool], timeout_s: float, complaint: str, folder: Path) -> None:
     deadline = time.monotonic() + timeout_s
     while not done():
         if time.monotonic() > deadline:
