@@ -138,7 +138,9 @@ def draw_plan(pixels: Pixels, dense: Pixels, random: Random, settings: DemoSetti
         return plan_native(grid_thw=grid, merge_size=settings.merge)
     scores = scores_of(pixels, settings)
     if roll < 2 / 3:
-        threshold = float(np.quantile(scores, random.uniform(0.3, 0.95))) if random.random() < 0.5 else random.uniform(1, 6)
+        threshold = (
+            float(np.quantile(scores, random.uniform(0.3, 0.95))) if random.random() < 0.5 else random.uniform(1, 6)
+        )
         return plan_threshold(
             scores, grid_thw=grid, merge_size=settings.merge, threshold=threshold, block_tokens=BLOCK_TOKENS
         )
@@ -176,9 +178,7 @@ def draw_stamps(count: int, random: Random) -> list[float | None]:
     return times
 
 
-def draw_prompt(
-    tokenizer: Any, findings: list[list[Finding]], plans: list[PoolPlan], random: Random
-) -> Prompt:
+def draw_prompt(tokenizer: Any, findings: list[list[Finding]], plans: list[PoolPlan], random: Random) -> Prompt:
     """Draw stamps and a question for some frames and lay out the prompt with its answer."""
     times = draw_stamps(len(plans), random)
     stamps = [text.stamp(seconds, number) for number, seconds in enumerate(times, 1)]

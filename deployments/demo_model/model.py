@@ -60,12 +60,14 @@ def build_model(settings: DemoSettings, tokenizer: Any) -> Any:
         video_token_id=ids[text.VIDEO_PAD],
         vision_start_token_id=ids[text.VISION_START],
         vision_end_token_id=ids[text.VISION_END],
-        bos_token_id=ids[text.END_OF_TEXT],
-        eos_token_id=ids[text.IM_END],
-        pad_token_id=ids[text.END_OF_TEXT],
         tie_word_embeddings=True,
+        **{
+            "bos_token_id": ids[text.END_OF_TEXT],
+            "eos_token_id": ids[text.IM_END],
+            "pad_token_id": ids[text.END_OF_TEXT],
+        },
     )
-    return Qwen2VLForConditionalGeneration(config)
+    return Qwen2VLForConditionalGeneration(config)  # type: ignore[no-untyped-call]
 
 
 def save_checkpoint(model: Any, tokenizer: Any, settings: DemoSettings, folder: Path) -> None:
@@ -76,7 +78,7 @@ def save_checkpoint(model: Any, tokenizer: Any, settings: DemoSettings, folder: 
 
     folder.mkdir(parents=True, exist_ok=True)
     half = copy.deepcopy(model).to(torch.bfloat16)
-    half.generation_config = GenerationConfig(
+    half.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         do_sample=False,
         eos_token_id=[half.config.text_config.eos_token_id, half.config.text_config.pad_token_id],
         pad_token_id=half.config.text_config.pad_token_id,
@@ -90,6 +92,8 @@ def save_checkpoint(model: Any, tokenizer: Any, settings: DemoSettings, folder: 
         patch_size=settings.patch_px,
         merge_size=settings.merge,
         temporal_patch_size=2,
+        image_mean=list(settings.image_mean),
+        image_std=list(settings.image_sigma),
     )
     processor.save_pretrained(folder)
     path = folder / "preprocessor_config.json"
@@ -162,12 +166,10 @@ def patches_of(pixels: npt.NDArray[np.uint8], settings: DemoSettings) -> torch.T
 
     The order is the image processor's: merged tokens in raster order, the patches of each together.
     """
-    from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
-
     batch, height, width, _ = pixels.shape
     p, m = settings.patch_px, settings.merge
     image = torch.from_numpy(pixels).float().div_(255)
-    image = (image - torch.tensor(OPENAI_CLIP_MEAN)) / torch.tensor(OPENAI_CLIP_STD)
+    image = (image - torch.tensor(settings.image_mean)) / torch.tensor(settings.image_sigma)
     rows, columns = height // (p * m), width // (p * m)
     cut = image.view(batch, rows, m, p, columns, m, p, 3).permute(0, 1, 4, 2, 5, 7, 3, 6)
     single = cut.reshape(batch, rows * columns * m * m, 3, 1, p * p)
@@ -182,8 +184,10 @@ def encode_pictures(model: Any, patches: torch.Tensor, grid_hw: tuple[int, int])
     tower = model.model.visual
     batch, count, _ = patches.shape
     heads = tower.blocks[0].attn.num_heads
+    # A still picture is the same in both time slices of a patch, so the kernel's slices add up.
     kernel = tower.patch_embed.proj.weight
-    hidden = functional.linear(patches, kernel.view(kernel.shape[0], -1))
+    slices = patches.view(batch, count, *kernel.shape[1:3], -1)
+    hidden = functional.linear(slices[:, :, :, 0].flatten(2), kernel.sum(dim=2).flatten(1))
     h, w = grid_hw
     m = tower.spatial_merge_size
     rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")

@@ -30,6 +30,8 @@ class DemoSettings:
     merge: int = 2
     min_pixels: int = 56 * 28 * 28
     max_pixels: int = 84 * 28 * 28
+    image_mean: tuple[float, float, float] = (0.48145466, 0.4578275, 0.40821073)  # as Qwen2-VL has them
+    image_sigma: tuple[float, float, float] = (0.26862954, 0.26130258, 0.27577711)
 
     max_segment_frames: int = 4
     # (width, height) of the pictures drawn for training; each becomes one grid after smart_resize.

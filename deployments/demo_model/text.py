@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from tasks.algorithms.scenes import PLACES, PLACED_KINDS, Finding
+from tasks.algorithms.scenes import PLACED_KINDS, PLACES, Finding
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -35,12 +35,17 @@ QUESTIONS = (
     "When does the bleeding start?",
     "How many instruments are there?",
 )
+# fmt: off
 _WORDS = (
-    "what where when which how is are the a an of in on at and or each every any all frame frames image picture video "
-    "clip scene instrument instruments tool tools grasper scissors needle bleeding smoke tissue surgeon event events "
-    "place position time seconds please describe list name show tell me report explain find count summarise see "
-    "visible used happening happens left right upper lower centre first last before after there this these with for"
-).split()
+    "what", "where", "when", "which", "how", "is", "are", "the", "a", "an", "of", "in", "on", "at", "and", "or",
+    "each", "every", "any", "all", "frame", "frames", "image", "picture", "video", "clip", "scene", "instrument",
+    "instruments", "tool", "tools", "grasper", "scissors", "needle", "bleeding", "smoke", "tissue", "surgeon",
+    "event", "events", "place", "position", "time", "seconds", "please", "describe", "list", "name", "show", "tell",
+    "me", "report", "explain", "find", "count", "summarise", "see", "visible", "used", "happening", "happens",
+    "left", "right", "upper", "lower", "centre", "first", "last", "before", "after", "there", "this", "these",
+    "with", "for",
+)
+# fmt: on
 
 CHAT_TEMPLATE = (
     "{% set image_count = namespace(value=0) %}{% set video_count = namespace(value=0) %}"
@@ -104,7 +109,7 @@ def train_tokenizer(vocabulary: int) -> "PreTrainedTokenizerFast":
     )
     bpe.train_from_iterator(_corpus(), trainer)
     bpe.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=bpe,
         eos_token=IM_END,
         pad_token=END_OF_TEXT,

@@ -1,20 +1,20 @@
-"""Train the demo model: ``python -m deployments.demo_model.train --pool POOL --out RUN``; starts again where it stopped.
+"""Train the demo model: ``python -m deployments.demo_model.train --pool POOL --out RUN``; goes on where it stopped.
 
 The pool is drawn by ``python -m deployments.demo_model.render --out POOL``. Captions alone leave a small model at the
 text prior, so a linear head on the vision tower's outputs also says what covers each token; it is not kept.
 """
 
 import argparse
+import dataclasses
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
+from torch.multiprocessing.spawn import start_processes
 from torch.nn import functional
-from torch.utils.data import DataLoader, IterableDataset
 
 from deployments.demo_model import text
 from deployments.demo_model.data import DENSE_CLASSES, Batch, batches
@@ -29,17 +29,6 @@ from deployments.demo_model.model import (
 from deployments.demo_model.settings import SETTINGS, DemoSettings
 
 _BACKGROUND_WEIGHT = 0.25
-
-
-class Examples(IterableDataset[Batch]):
-    """An endless stream of batches, drawn in a worker process."""
-
-    def __init__(self, folder: Path, tokenizer: Any, settings: DemoSettings, seed: int) -> None:
-        self.folder, self.tokenizer, self.settings, self.seed = folder, tokenizer, settings, seed
-
-    def __iter__(self) -> Iterator[Batch]:
-        torch.set_num_threads(1)
-        return batches(self.folder, self.tokenizer, self.settings, self.seed)
 
 
 class Losses(nn.Module):
@@ -86,20 +75,34 @@ def learning_rate(step: int, settings: DemoSettings) -> float:
     return settings.learning_rate * rise * min(1.0, max(left, 0.02))
 
 
-def train(pool: Path, out: Path, settings: DemoSettings, threads: int) -> None:
+def train(pool: Path, out: Path, settings: DemoSettings, processes: int) -> None:
     """Train to ``settings.steps``, from the last checkpoint in ``out`` if there is one.
 
-    Writes ``out/state.pt`` and ``out/weights/`` every ``checkpoint_steps`` and a line of ``out/log.jsonl`` every ten.
+    Each process takes an equal share of a step's frames on one thread, and the gradients are averaged; on a busy
+    machine that is faster than one process with as many threads. Writes ``out/state.pt`` and ``out/weights/`` every
+    ``checkpoint_steps``, and a line of ``out/log.jsonl`` every ten.
     """
-    torch.set_num_threads(threads)
-    torch.manual_seed(settings.seed)
     out.mkdir(parents=True, exist_ok=True)
+    (out / "rendezvous").unlink(missing_ok=True)
+    start_processes(  # type: ignore[no-untyped-call]
+        _train_rank, (processes, pool, out, settings), nprocs=processes, start_method="spawn"
+    )
+
+
+def _train_rank(rank: int, ranks: int, pool: Path, out: Path, settings: DemoSettings) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(settings.seed)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{(out / 'rendezvous').resolve()}", rank=rank, world_size=ranks
+    )
     tokenizer = text.train_tokenizer(settings.vocabulary)
     losses = Losses(settings, tokenizer)
-    decayed = [p for p in losses.parameters() if p.ndim > 1]
-    plain = [p for p in losses.parameters() if p.ndim <= 1]
+    parameters = list(losses.parameters())
     optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}],
+        [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ],
         betas=(0.9, 0.98),
         fused=True,
     )
@@ -110,23 +113,26 @@ def train(pool: Path, out: Path, settings: DemoSettings, threads: int) -> None:
         losses.load_state_dict(state["losses"])
         optimizer.load_state_dict(state["optimizer"])
         start, spent = state["step"], state["seconds"]
-    examples = Examples(pool, tokenizer, settings, settings.seed * 1000 + start)
-    stream = iter(DataLoader(examples, batch_size=None, num_workers=1, prefetch_factor=3))
+    share = dataclasses.replace(settings, frames_per_step=settings.frames_per_step // ranks)
+    stream = batches(pool, tokenizer, share, (settings.seed * 100 + rank) * 100_000 + start)
     began = time.monotonic()
-    sums = [0.0, 0.0, 0.0]
+    sums = torch.zeros(3)
     for step in range(start, settings.steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, settings)
         caption, dense, right = losses(next(stream))
         optimizer.zero_grad(set_to_none=True)
         (caption + settings.dense_weight * dense).backward()
-        nn.utils.clip_grad_norm_(losses.parameters(), 1.0)
+        _average_gradients(parameters, ranks)
+        nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
-        sums = [total + float(value.detach()) for total, value in zip(sums, (caption, dense, right), strict=True)]
+        sums += torch.stack([caption, dense, right]).detach()
+        if rank > 0:
+            continue
         seconds = spent + time.monotonic() - began
         if step % 10 == 9:
-            means = [round(total / 10, 4) for total in sums]
-            sums = [0.0, 0.0, 0.0]
+            means = [round(float(total) / 10, 4) for total in sums]
+            sums.zero_()
             line = {"step": step + 1, "caption": means[0], "dense": means[1], "right": means[2], "s": round(seconds)}
             with (out / "log.jsonl").open("a") as log:
                 log.write(json.dumps(line) + "\n")
@@ -140,24 +146,34 @@ def train(pool: Path, out: Path, settings: DemoSettings, threads: int) -> None:
             }
             torch.save(state, state_path.with_suffix(".part"))
             state_path.with_suffix(".part").rename(state_path)
+    distributed.destroy_process_group()
+
+
+def _average_gradients(parameters: list[nn.Parameter], ranks: int) -> None:
+    if ranks == 1:
+        return
+    flat = torch.cat([torch.zeros(p.numel()) if p.grad is None else p.grad.flatten() for p in parameters])
+    distributed.all_reduce(flat)
+    flat /= ranks
+    shares = torch.split(flat, [p.numel() for p in parameters])
+    for parameter, gradient in zip(parameters, shares, strict=True):
+        parameter.grad = gradient.view_as(parameter)
 
 
 def main() -> None:
     """Read the command line and train."""
-    import dataclasses
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pool", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=SETTINGS.seed)
     parser.add_argument("--steps", type=int, default=SETTINGS.steps)
     parser.add_argument("--learning-rate", type=float, default=SETTINGS.learning_rate)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     settings = dataclasses.replace(
         SETTINGS, seed=options.seed, steps=options.steps, learning_rate=options.learning_rate
     )
-    train(options.pool, options.out, settings, options.threads)
+    train(options.pool, options.out, settings, options.processes)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Scene:
-    """Pixels (H, W, 3) uint8 RGB, a (H, W) bool mask for each placed object, and what is to be seen, in raster order."""
+    """Pixels (H, W, 3) uint8 RGB, a (H, W) bool mask for each placed object, and what is to be seen in raster order."""
 
     pixels: Pixels
     masks: tuple[tuple[Finding, npt.NDArray[np.bool_]], ...] = field(repr=False)
@@ -108,9 +108,10 @@ def draw_scene(
             drawn.append((pose.finding, mask > 127))
     if look.smoke > 0:
         add_haze(pixels, veil(width, height, rng), look.smoke)
-    pixels = cv2.multiply(pixels, vignette(width, height, look), scale=1 / 255)
+    pixels = np.asarray(cv2.multiply(pixels, vignette(width, height, look), scale=1 / 255), np.uint8)
     if look.noise_sigma > 0:
-        pixels = cv2.add(pixels, sensor_noise(width, height, look.noise_sigma, rng), dtype=cv2.CV_8U)
+        noise = sensor_noise(width, height, look.noise_sigma, rng)
+        pixels = np.asarray(cv2.add(pixels, noise, dtype=cv2.CV_8U), np.uint8)
     return Scene(pixels, tuple(drawn), findings_of(poses, look.smoke))
 
 
@@ -160,23 +161,33 @@ def random_look(rng: np.random.Generator) -> Look:
     )
 
 
-def tissue(width: int, height: int, rng: np.random.Generator) -> Pixels:
-    """Paint moist reddish tissue: folds of sinusoids, mottling, a few vessels and glints; (height, width, 3) uint8."""
+def tissue(width: int, height: int, rng: np.random.Generator, extent: float = 1.0) -> Pixels:
+    """Paint moist reddish tissue: folds of sinusoids, mottling, a few vessels and glints.
+
+    Args:
+        width: pixels.
+        height: pixels.
+        rng: decides everything.
+        extent: how many views wide the canvas is; textures keep their size relative to one view.
+
+    Returns:
+        (height, width, 3) uint8 RGB.
+    """
     w, h = max(8, width // 4), max(8, height // 4)
-    unit = float(np.sqrt(w * h))
+    unit = float(np.sqrt(w * h)) / extent
     yy, xx = np.mgrid[0:h, 0:w].astype(np.float32) / unit
     folds = np.zeros((h, w), np.float32)
     for _ in range(6):
         fx, fy = rng.normal(0, 7.0, 2)
         folds += float(rng.uniform(0.3, 1.0)) * np.sin(fx * xx + fy * yy + float(rng.uniform(0, 6.3)))
-    coarse = _smooth_noise(w, h, 6, rng)
-    fine = _smooth_noise(w, h, 28, rng)
+    coarse = _smooth_noise(w, h, round(6 * extent), rng)
+    fine = _smooth_noise(w, h, round(28 * extent), rng)
     shade = 1.0 + 0.07 * folds + 0.10 * coarse + 0.05 * fine
     base = np.array([rng.uniform(150, 208), rng.uniform(72, 112), rng.uniform(62, 100)], np.float32)
     warm = np.stack([0 * coarse, 5 * coarse + 2 * fine, 4 * coarse + 1.5 * fine], axis=-1)
     small = np.clip(base * shade[..., None] + warm, 0, 255).astype(np.uint8)
     pixels: Pixels = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC)
-    _vessels(pixels, rng)
+    _vessels(pixels, rng, extent)
     return pixels
 
 
@@ -189,9 +200,9 @@ def veil(width: int, height: int, rng: np.random.Generator) -> Pixels:
 
 def add_haze(pixels: Pixels, density: Pixels, strength: float) -> None:
     """Blend grey smoke into ``pixels`` (H, W, 3) in place; ``density`` (H, W) uint8 from ``veil``, strength 0..1."""
-    alpha = cv2.cvtColor(cv2.convertScaleAbs(density, alpha=strength), cv2.COLOR_GRAY2BGR)
-    clear = cv2.multiply(pixels, cv2.bitwise_not(alpha), scale=1 / 255)
-    cv2.add(clear, cv2.multiply(alpha, (208.0, 210.0, 214.0, 0.0), scale=1 / 255), dst=pixels)
+    alpha = cv2.convertScaleAbs(density, alpha=strength)
+    clear = cv2.multiply(pixels, cv2.cvtColor(cv2.bitwise_not(alpha), cv2.COLOR_GRAY2RGB), scale=1 / 255)
+    cv2.add(clear, cv2.merge([cv2.convertScaleAbs(alpha, alpha=level / 255) for level in (208, 210, 214)]), dst=pixels)
 
 
 def vignette(width: int, height: int, look: Look) -> Pixels:
@@ -345,11 +356,12 @@ def _bleed(pixels: Pixels, middle: Points, unit: float, pose: Pose, mask: Pixels
         cv2.fillPoly(pixels, [points], (236, 190, 186), cv2.LINE_AA, _SHIFT)
 
 
-def _vessels(pixels: Pixels, rng: np.random.Generator) -> None:
+def _vessels(pixels: Pixels, rng: np.random.Generator, extent: float) -> None:
     height, width = pixels.shape[:2]
-    unit = float(np.sqrt(width * height))
+    unit = float(np.sqrt(width * height)) / extent
+    share = extent
     along = np.linspace(-0.7, 0.7, 40)
-    for _ in range(int(rng.integers(1, 5))):
+    for _ in range(round(int(rng.integers(1, 5)) * share)):
         bend = float(rng.uniform(-0.25, 0.25)) * np.sin(along * float(rng.uniform(2, 6)))
         path = _turned(np.stack([along, bend], axis=1) * unit, float(rng.uniform(0, 6.3)))
         path += rng.uniform(0.1, 0.9, 2) * [width, height]
@@ -357,7 +369,7 @@ def _vessels(pixels: Pixels, rng: np.random.Generator) -> None:
         thickness = max(1, round(float(rng.uniform(0.003, 0.009)) * unit))
         shade = float(rng.uniform(0.8, 1.1))
         cv2.polylines(pixels, [points], False, (146 * shade, 52 * shade, 54 * shade), thickness, cv2.LINE_AA, _SHIFT)
-    for _ in range(int(rng.integers(2, 9))):
+    for _ in range(round(int(rng.integers(2, 9)) * share)):
         spot = rng.uniform(0.1, 0.9, 2) * [width, height]
         glint = _turned(_disc(float(rng.uniform(0.002, 0.008)) * unit) * [2.2, 0.7], float(rng.uniform(0, 3.1))) + spot
         cv2.fillPoly(pixels, [np.round(glint * (1 << _SHIFT)).astype(np.int32)], (250, 226, 220), cv2.LINE_AA, _SHIFT)
