@@ -120,9 +120,11 @@ def _extracted(medium: str, folder: Path, spec: Any, readable: TextIO) -> dict[s
         extracted = child(
             "extract-keyframes", "extract", {**pinned, "keyframes": targets, "out_dir": work}, decoding.max_seconds
         )
+        asked = len(chosen.keyframes)
         chosen = _written(folder, table, chosen, {p["frame_index"]: p for p in extracted["pictures"]})
+    damaged = signals.gaps or signals.frames_corrupt or len(chosen.keyframes) < asked
     found = {
-        "outcome": "partial" if signals.gaps or signals.frames_corrupt else "complete",
+        "outcome": "partial" if damaged else "complete",
         "folder": str(folder),
         "media_id": media.media_id,
         "kind": media.kind.value,
@@ -196,13 +198,12 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _summary(medium: str, folder: Path, chosen: "KeyframeSet", signals: Any) -> str:
-    from tasks.algorithms.wording import REASON_WORDS, counted, frame_label, human_count, human_span
+    from tasks.algorithms.wording import REASON_WORDS, counted, frame_label, human_span
 
-    lines = [
-        f"{medium}: {counted(len(chosen.keyframes), 'keyframe')} of {human_count(signals.frames_delivered)} frames"
-    ]
+    lines = [f"{medium}: {counted(len(chosen.keyframes), 'keyframe')} of {counted(signals.frames_delivered, 'frame')}"]
     if chosen.capped:
-        lines.append("  A limit kept fewer than the footage asked for; see --max-keyframes.")
+        share = f"{chosen.spec.max_keep_fraction:.0%} of the frames, at most {chosen.spec.max_keyframes}"
+        lines.append(f"  The footage asked for more than the limits allow ({share}).")
     lines += [
         f"  {frame_label(frame):<16}{REASON_WORDS[frame.reason]:<26}{frame.image_uri}" for frame in chosen.keyframes
     ]
