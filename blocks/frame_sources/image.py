@@ -1,16 +1,17 @@
 """PNG, JPEG, WebP, GIF, BMP, JPEG 2000 and AVIF through Pillow."""
 
+import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 import PIL
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, FrameTarget, Limits
 from blocks.frame_sources.pixels import to_display, to_luma, to_rgb
-from tasks.records.errors import CorruptMedia, ScopeFlowError
+from tasks.records.errors import BudgetExceeded, CorruptMedia, ScopeFlowError
 from tasks.records.media import MediaProbe
 
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "JPEG2000", "AVIF")
@@ -37,8 +38,7 @@ class ImageSource:
         Image.MAX_IMAGE_PIXELS = limits.max_pixels_per_frame
         self._image = self._open()
         limits.check_pixels(*self._image.size)
-        is_animated = self._image.format in _ANIMATED
-        self.frames_declared: int | None = int(getattr(self._image, "n_frames", 1)) if is_animated else 1
+        self.frames_declared: int | None = self._count()
         self.decoder = f"Pillow {PIL.__version__}"
 
     def probe(self) -> MediaProbe:
@@ -54,30 +54,27 @@ class ImageSource:
 
     def frames(self) -> Iterator[DecodedFrame]:
         """Yield the picture, or every frame of an animation."""
-        count = self.frames_declared or 1
+        count = self.frames_declared
         elapsed_ms = 0.0
-        for index in range(count):
+        for index in itertools.count() if count is None else range(count):
             self._limits.check_frames(index + 1)
             shown = self._shown_or_none(index)
-            pts_ns = round(elapsed_ms * 1e6) if count > 1 else NO_TIME
+            if shown is None and index == 0:
+                raise CorruptMedia("its picture data is damaged or cut off")
+            if shown is None:  # later frames of an animation build on this one
+                self._log.warn(f"the file is cut off or damaged after {index} frames")
+                break
+            pts_ns = round(elapsed_ms * 1e6) if count != 1 else NO_TIME
             elapsed_ms += float(self._image.info.get("duration") or 0.0)
-            self._log.note_frame(pts_ns, shown is None)
-            if shown is None:
-                if count == 1:
-                    raise CorruptMedia("its picture data is damaged or cut off")
-                shown = np.zeros((self._image.height, self._image.width), np.uint8)
-                yield DecodedFrame(index, pts_ns, True, lambda image=shown: image)  # type: ignore[misc]
-                continue
+            self._log.note_frame(pts_ns, False)
             yield DecodedFrame(index, pts_ns, False, lambda image=shown: to_luma(image))  # type: ignore[misc]
-        self._log.finish(f"{count} frames")
+        self._log.finish("at least one frame")
 
     def extract(self, targets: Sequence[FrameTarget]) -> Iterator[tuple[int, ByteImage]]:
         """Yield the targets' pictures; animations are played from where they stand."""
         for target in targets:
             self._limits.check_frames(0)
-            shown = (
-                self._shown_or_none(target.frame_index) if target.frame_index < (self.frames_declared or 1) else None
-            )
+            shown = self._shown_or_none(target.frame_index)
             if shown is None:
                 raise CorruptMedia(f"frame {target.frame_index} can't be decoded again")
             yield target.frame_index, to_rgb(shown)
@@ -96,8 +93,19 @@ class ImageSource:
             raise
         except Image.DecompressionBombError:
             raise self._too_large() from None
-        except (UnidentifiedImageError, SyntaxError, ValueError, EOFError):
-            raise CorruptMedia("can't be opened: its header is damaged or cut off") from None
+        except Exception as error:  # Pillow's parsers raise whatever a damaged byte leads to
+            raise CorruptMedia("can't be opened: its header is damaged or cut off") from error
+
+    def _count(self) -> int | None:
+        """Return the number of frames; None where the file is too damaged to count them."""
+        if self._image.format not in _ANIMATED:
+            return 1
+        try:
+            return int(getattr(self._image, "n_frames", 1))
+        except ScopeFlowError:
+            raise
+        except Exception:
+            return None
 
     def _shown_or_none(self, index: int) -> ByteImage | None:
         """Return a frame in 8 bits, upright, or None when it is damaged; a stream's own errors come through."""
@@ -115,8 +123,6 @@ class ImageSource:
             return None
 
     def _too_large(self) -> ScopeFlowError:
-        from tasks.records.errors import BudgetExceeded
-
         return BudgetExceeded(
             f"has a picture of more than {self._limits.max_pixels_per_frame:,} pixels; "
             "raise max_pixels_per_frame of the decode settings"

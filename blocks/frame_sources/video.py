@@ -98,7 +98,7 @@ class VideoSource:
         """
         waiting = list(targets)
         if all(target.pts_ns is not None and target.pts_ns != NO_TIME for target in waiting) and not self._period_ns:
-            for frame_index, frame in self._by_time(waiting):
+            for frame_index, frame in self._by_time(tuple(waiting)):
                 yield frame_index, self._rgb(frame)
                 waiting.pop(0)
         if not waiting:
@@ -287,12 +287,15 @@ class VideoSource:
     def _warn_if_cut(self) -> None:
         """Warn when the file holds less than its header says; frames hidden by an edit list are not missing."""
         declared, delivered = self.frames_declared, self._log.delivered
+        # AVI counts empty packets too, which stand for "as before": there the time tells.
+        if self._container.format.name == "avi":
+            declared = None
         if declared and self._packets < declared:
             self._log.warn(f"the file is cut off or damaged: {delivered:,} of {declared:,} frames were there to decode")
             return
         duration_ns, shown_ns = self._declared_duration_ns(), self._log.span_ns
         only_picture = self._stream.duration is not None or len(self._container.streams) == 1
-        if not declared and duration_ns and only_picture and shown_ns + 1_500_000_000 < 0.9 * duration_ns:
+        if not declared and duration_ns and only_picture and shown_ns + max(1_500_000_000, duration_ns // 100) < duration_ns:
             self._log.warn(
                 f"the header says {duration_ns / 1e9:,.1f} s but the frames end after {shown_ns / 1e9:,.1f} s: "
                 "the file is cut off or its header is wrong"
