@@ -174,7 +174,7 @@ def _file_time(frame: "Keyframe") -> str:
     from tasks.algorithms.wording import human_time
 
     if frame.pts_ns is None:
-        return f"frame-{frame.frame_index:06d}"
+        return f"frame-{frame.frame_index + 1:06d}"
     return human_time(frame.pts_ns).replace(":", "-")
 
 

@@ -161,7 +161,7 @@ def _answer(report: MediaReport) -> dict[str, Any] | None:
     if answer is None:
         return None
     labels = {frame.frame_index: frame for frame in report.keyframes.keyframes} if report.keyframes else {}
-    segments = []
+    segments: list[dict[str, Any]] = []
     for segment in answer.segments:
         frames = [labels[index] for index in segment.frame_indices if index in labels]
         segments.append(
@@ -174,9 +174,10 @@ def _answer(report: MediaReport) -> dict[str, Any] | None:
                     {
                         "index": frame.frame_index,
                         "label": words.frame_label(frame),
+                        "ordinal": ordinal if frame.pts_ns is None and len(answer.segments) > 1 else None,
                         "reason": frame.reason.value,
                     }
-                    for frame in frames
+                    for ordinal, frame in enumerate(frames, start=1)
                 ],
                 "prompt_tokens": words.human_count(segment.prompt_tokens),
                 "output_tokens": words.human_count(segment.output_tokens),
@@ -189,6 +190,7 @@ def _answer(report: MediaReport) -> dict[str, Any] | None:
         "segments": segments,
         "how": words.SUMMARY_WORDS[answer.summary_method],
         "note": words.ANSWER_WORDS[answer.outcome],
+        "has_ordinals": any(frame["ordinal"] for segment in segments for frame in segment["frames"]),
     }
 
 
@@ -248,7 +250,8 @@ def _frame_rows(report: MediaReport, pooled: Mapping[int, PooledFrame]) -> list[
                 "number": number,
                 "index": frame.frame_index,
                 "label": words.frame_label(frame),
-                "has_time": frame.pts_ns is not None,
+                "place": f"No. {number}"
+                + (f", {words.frame_number(frame.frame_index)}" if frame.pts_ns is not None else ""),
                 "reason": frame.reason.value,
                 "reason_words": words.REASON_WORDS[frame.reason],
                 "reason_detail": words.REASON_DETAIL[frame.reason],

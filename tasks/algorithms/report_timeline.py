@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tasks.algorithms.wording import REASON_WORDS, frame_label, human_span
+from tasks.algorithms.wording import REASON_WORDS, frame_label, frame_number, human_span
 from tasks.records.keyframes import Keyframe
 from tasks.records.report import MediaReport
 
@@ -106,12 +106,13 @@ def _along_frames(report: MediaReport, keyframes: tuple[Keyframe, ...]) -> Timel
     numbers = sorted({0, last // 4, last // 2, 3 * last // 4, last})
     return Timeline(
         unit="frame",
-        end_label=f"frame {last}",
+        end_label=frame_number(last),
         ticks=tuple(_tick(frame, _percent(frame.frame_index, last)) for frame in keyframes),
         segments=(),
         gaps=(),
         marks=tuple(
-            Mark(percent=_percent(at, last), label=str(at), minor=bool(place % 2)) for place, at in enumerate(numbers)
+            Mark(percent=_percent(at, last), label=str(at + 1), minor=bool(place % 2))
+            for place, at in enumerate(numbers)
         ),
     )
 

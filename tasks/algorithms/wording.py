@@ -155,7 +155,12 @@ def human_span(start_ns: int | None, end_ns: int | None) -> str:
 
 def frame_label(keyframe: Keyframe) -> str:
     """Name a keyframe by its time, or by ``frame n`` where the medium has no time."""
-    return f"frame {keyframe.frame_index}" if keyframe.pts_ns is None else human_time(keyframe.pts_ns)
+    return frame_number(keyframe.frame_index) if keyframe.pts_ns is None else human_time(keyframe.pts_ns)
+
+
+def frame_number(frame_index: int) -> str:
+    """Name a frame as people do, counted from 1, as DICOM and page numbers are; ``frame_index`` counts from 0."""
+    return f"frame {frame_index + 1}"
 
 
 def human_duration(duration_ns: int | None) -> str:

@@ -125,6 +125,27 @@ def test_a_model_written_summary_stands_before_its_segments() -> None:
     assert html.index("In short: one grasp.") < html.index("By segment") < html.index(samples.TEXTS[0])
 
 
+def test_frames_without_time_are_told_apart_across_segments() -> None:
+    """The model counts the frames of each segment from 1, so the page says which frame that is."""
+    report, _ = samples.still_report()
+    assert report.answer
+    assert report.keyframes
+    stack = tuple(samples.keyframe(number, still=True) for number in range(4))
+    segments = tuple(
+        report.answer.segments[0].model_copy(
+            update={"segment_index": i, "frame_indices": (2 * i, 2 * i + 1), "start_ns": None, "end_ns": None}
+        )
+        for i in range(2)
+    )
+    changes = {
+        "keyframes": report.keyframes.model_copy(update={"keyframes": stack}),
+        "answer": report.answer.model_copy(update={"segments": segments}),
+    }
+    text = re.sub(r"\s+", " ", Page(render_report(report.model_copy(update=changes), {})).text)
+    assert "Frame 3 to frame 4" in text
+    assert "1 is frame 3 2 is frame 4" in text
+
+
 def test_failures_come_with_what_to_do(pages: dict[str, str]) -> None:
     failed, partial = Page(pages["failed"]).text, Page(pages["partial"]).text
     assert "damaged, cut short, empty or encrypted" in failed
@@ -225,6 +246,7 @@ def test_timeline_of_pages_counts_frames() -> None:
     )
     assert line
     assert line.unit == "frame"
+    assert [mark.label for mark in line.marks] == ["1", "2", "3", "4", "5"]
     assert [tick.percent for tick in line.ticks] == [0, 25, 50, 75, 100]
 
 

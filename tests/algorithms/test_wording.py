@@ -90,7 +90,7 @@ def test_percent_and_counts() -> None:
 
 def test_frame_label_names_stills_by_number() -> None:
     assert words.frame_label(samples.keyframe(1)) == "0:00:31.280"
-    assert words.frame_label(samples.keyframe(7, still=True)) == "frame 7"
+    assert words.frame_label(samples.keyframe(7, still=True)) == "frame 8"
 
 
 def test_every_reason_and_every_error_has_words() -> None:
