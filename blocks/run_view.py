@@ -35,7 +35,6 @@ class StageProgress:
         self._last: tuple[int, int | None, str] | None = None
 
     def __enter__(self) -> Self:
-        report(self._stage, 0, None, "")
         return self
 
     def __exit__(

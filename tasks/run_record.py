@@ -13,6 +13,7 @@ from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_UI_URL
 
 from blocks.media_store import MediaStore
+from blocks.progress import report
 from tasks.records.base import digest_of
 from tasks.records.errors import ScopeFlowError, TransientError
 from tasks.records.report import MediaReport, Provenance, StageFailure, StageTiming
@@ -48,6 +49,7 @@ class RunRecord:
         Raises:
             StageStopped: it failed; the failure is in the report.
         """
+        report(work.name, 0, None, "")
         began = time.monotonic()
         state = self._prepared(work)(*arguments, self._store, return_state=True)
         self._timings.append(
@@ -61,6 +63,7 @@ class RunRecord:
         Raises:
             StageStopped: all failed.
         """
+        report(work.name, 0, None, "")
         began = time.monotonic()
         prepared = self._prepared(work)
         futures = [prepared.submit(*each, self._store) for each in arguments]

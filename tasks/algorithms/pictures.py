@@ -24,9 +24,7 @@ def fit_picture(rgb: Pixels, width_px: int, height_px: int) -> Pixels:
     if rgb.shape[:2] == (height_px, width_px):
         return rgb
     shrinks = rgb.shape[0] * rgb.shape[1] >= width_px * height_px
-    resized: Any = cv2.resize(
-        rgb, (width_px, height_px), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
-    )
+    resized: Any = cv2.resize(rgb, (width_px, height_px), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC)
     return np.asarray(resized, dtype=np.uint8)
 
 
