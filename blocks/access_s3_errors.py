@@ -96,6 +96,7 @@ def translated(error: Any, uri: str) -> ScopeFlowError:
 
 def _from_answer(error: ClientError, label: str, uri: str) -> ScopeFlowError:
     status, code = status_of(error), code_of(error)
+    told = f"{status}" if code == str(status) else f"{status} {code}"
     if code == "NoSuchBucket":
         return missing_bucket(uri.removeprefix("s3://").partition("/")[0])
     if is_missing(error):
@@ -107,9 +108,9 @@ def _from_answer(error: ClientError, label: str, uri: str) -> ScopeFlowError:
     if code in _WRONG_REGION or status in (301, 307):
         return ConfigurationError(f"{label}: the bucket belongs to another region or endpoint ({code}); set its region")
     if status >= 500 or status in (408, 429) or code in _TRANSIENT_CODES:
-        return StoreUnavailable(f"{label}: the store answered {status} ({code}); try again later")
+        return StoreUnavailable(f"{label}: the store answered {told}; try again later")
     if status in (401, 403):
         return ConfigurationError(
-            f"{label}: the store denies access ({code}); check key and secret, and their rights to this bucket"
+            f"{label}: the store denies access ({told}); check key and secret, and their rights to this bucket"
         )
-    return ConfigurationError(f"{label}: the store refuses the request with {status} ({code})")
+    return ConfigurationError(f"{label}: the store refuses the request with {told}")

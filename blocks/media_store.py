@@ -45,6 +45,16 @@ class MediaStore(WritableFileSystem, ABC):
         """Write content atomically at a key under the root and return its URI."""
         return await run_sync_in_worker_thread(self.write_path, path, content)
 
+    async def get_directory(self, from_path: str | None = None, local_path: str | None = None) -> None:
+        """Refuse: a store does not hold flow code."""
+        raise _no_flow_code()
+
+    async def put_directory(
+        self, local_path: str | None = None, to_path: str | None = None, ignore_file: str | None = None
+    ) -> None:
+        """Refuse: a store does not hold flow code."""
+        raise _no_flow_code()
+
     def _resolve_path(self, path: str) -> None:
         """Tell Prefect's result store that keys stand as they are, also for a block that is not saved."""
 
@@ -125,3 +135,7 @@ class LocalMediaStore(MediaStore):
 
 
 STORE_KINDS: tuple[type[MediaStore], ...] = (S3MediaStore, LocalMediaStore)
+
+
+def _no_flow_code() -> ConfigurationError:
+    return ConfigurationError("A ScopeFlow store holds media and results, not flow code; install the package instead")

@@ -32,7 +32,8 @@ def serve_s3(
 ) -> Iterator[S3Config]:
     """Serve a folder over S3 on the loopback while the context lasts, and yield how to reach it.
 
-    The server dies with its group at the end of the context, and with the thread that started it.
+    The server dies with its group at the end of the context, and with the thread that started it. Its entity tags are
+    MD5 digests, so the first look at an object reads it whole: about two seconds a gigabyte, once while it runs.
 
     Args:
         folder: each of its subfolders is a bucket.
