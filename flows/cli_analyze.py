@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tasks.records.specs import MediaRequest
 
 _NO_SUCH_BLOCK = "No store block is named"
+_BLOCK_SLUGS = ("scopeflow-s3-store/", "scopeflow-local-store/")
 _WORST_FIRST = ("failed", "partial", "complete")
 
 _EXAMPLES = """\b
@@ -70,9 +71,10 @@ def analyze(context: click.Context, /, media: tuple[str, ...], store: str, as_js
     MEDIA are paths or s3://bucket/key: videos, DICOM, TIFF, PNG, JPEG. One that fails does not stop the others.
     """
     requests = [_request(medium, options) for medium in media]
+    place = _place_named(store)
     with only_results_on_stdout() as results:
         readable = sys.stderr if as_json else results
-        entries, where = _run_all(context, requests, store, options, readable)
+        entries, where = _run_all(context, requests, place, options, readable)
     if as_json:
         outcome = next(name for name in _WORST_FIRST if name in {entry["outcome"] for entry in entries})
         print_json({"outcome": outcome, "store": where, "reports": entries})
@@ -116,7 +118,7 @@ def _request(medium: str, options: dict[str, Any]) -> "MediaRequest":
 
 
 def _run_all(
-    context: click.Context, requests: list["MediaRequest"], store: str, options: dict[str, Any], readable: TextIO
+    context: click.Context, requests: list["MediaRequest"], place: Path | str, options: dict[str, Any], readable: TextIO
 ) -> tuple[list[dict[str, Any]], str]:
     """Run every request and return the entries, in order, and the store's address."""
     from flows.cli_prefect import prepare_prefect
@@ -127,9 +129,9 @@ def _run_all(
         entries = [failed_entry(request.uri, facts) for request, facts in zip(requests, refused, strict=True) if facts]
         for entry in entries:
             _tell_failure(entry)
-        return entries, store
+        return entries, str(place)
     say(prepare_prefect(debug=context.obj["debug"]))
-    block = _opened(store)
+    block = _opened(place)
     access = block.access()
     access.exists(access.uri_of("reports/probe"))  # wrong credentials are told now, not after decoding
     say(f"Results: {place_of(access.root_uri)}")
@@ -141,7 +143,7 @@ def _run_all(
         if entry["report"] is None:
             _tell_failure(entry)
         entries.append(entry)
-    return entries, place_of(access.root_uri) or store
+    return entries, place_of(access.root_uri) or str(place)
 
 
 def _refusal(medium: str) -> dict[str, Any] | None:
@@ -188,42 +190,46 @@ def _run_one(
     return entry
 
 
-def _opened(store: str) -> "MediaStore":
-    """Return the store that ``--store`` names: an S3 address, a folder, or a saved block."""
-    from blocks.media_store import LocalMediaStore, MediaStore, S3MediaStore
-    from tasks.records.errors import ConfigurationError
-
+def _place_named(store: str) -> Path | str:
+    """Return the folder, the S3 address or the block name that ``--store`` means; refuse what is none of them."""
     if store.startswith("s3://"):
-        bucket, _, prefix = store.removeprefix("s3://").partition("/")
-        if not bucket:
+        if not store.removeprefix("s3://").partition("/")[0]:
             raise click.BadParameter(
                 "the bucket is missing; give s3://bucket or s3://bucket/prefix", param_hint="--store"
             )
+        return store
+    if store.startswith("file://"):
+        from blocks.access_local import path_of
+
+        return writable_folder(path_of(store), make=False)
+    if "://" in store or not store.strip():
+        raise click.BadParameter(f"{store!r} is no store; give a folder or s3://bucket/prefix", param_hint="--store")
+    if store.startswith(_BLOCK_SLUGS) or (os.sep not in store and store[0] not in "~." and not Path(store).is_dir()):
+        return store
+    return writable_folder(Path(store), make=False)
+
+
+def _opened(place: Path | str) -> "MediaStore":
+    """Return the store at a place that ``_place_named`` found."""
+    from blocks.media_store import LocalMediaStore, MediaStore, S3MediaStore
+    from tasks.records.errors import ConfigurationError
+
+    if isinstance(place, Path):
+        return LocalMediaStore(root=str(writable_folder(place)))
+    if place.startswith("s3://"):
+        bucket, _, prefix = place.removeprefix("s3://").partition("/")
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
         # Credentials stay in the environment: in the block they would lie in Prefect's database.
         return S3MediaStore(
             bucket=bucket, prefix=prefix.strip("/"), endpoint_url=os.environ.get("AWS_ENDPOINT_URL"), region=region
         )
-    if "://" in store and not store.startswith("file://"):
-        raise click.BadParameter(f"{store!r} is no store; give a folder or s3://bucket/prefix", param_hint="--store")
-    slugs = ("scopeflow-s3-store/", "scopeflow-local-store/")
-    path = _folder(store)
-    if store.startswith(slugs) or (os.sep not in store and not store.startswith(("~", ".")) and not path.is_dir()):
-        try:
-            return MediaStore.named(store)
-        except ConfigurationError as error:
-            if not error.message.startswith(_NO_SUCH_BLOCK) or store == "default" or store.startswith(slugs):
-                raise
-        say(f"No store block is named {store!r}: results go into the folder ./{store}")
-    return LocalMediaStore(root=str(writable_folder(path)))
-
-
-def _folder(store: str) -> Path:
-    if store.startswith("file://"):
-        from blocks.access_local import path_of
-
-        return path_of(store)
-    return Path(store)
+    try:
+        return MediaStore.named(place)
+    except ConfigurationError as error:
+        if not error.message.startswith(_NO_SUCH_BLOCK) or place == "default" or place.startswith(_BLOCK_SLUGS):
+            raise
+    say(f"No store block is named {place!r}: results go into the folder ./{place}")
+    return LocalMediaStore(root=str(writable_folder(Path(place))))
 
 
 def _tell_failure(entry: dict[str, Any]) -> None:

@@ -151,17 +151,25 @@ def only_results_on_stdout() -> Iterator[TextIO]:
         yield results
 
 
-def writable_folder(path: Path) -> Path:
-    """Make a folder and return its absolute path.
+def writable_folder(path: Path, *, make: bool = True) -> Path:
+    """Return the absolute path of a folder that may be written to.
+
+    Args:
+        path: of the folder.
+        make: make it if it is not there.
 
     Raises:
         click.BadParameter: it cannot be made, or not be written to.
     """
     folder = Path(os.path.abspath(path.expanduser()))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        there = next(above for above in (folder, *folder.parents) if above.exists())
     except OSError as error:
-        raise click.BadParameter(f"cannot make the folder {folder}: {error.strerror}") from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise click.BadParameter(f"the folder {folder} may not be written to; choose another, or change its rights")
+        raise click.BadParameter(f"the folder {folder} cannot be used: {error.strerror}") from None
+    if not there.is_dir():
+        raise click.BadParameter(f"the folder {folder} cannot be made: {there} is a file")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"the folder {there} may not be written to; choose another, or change its rights")
     return folder
