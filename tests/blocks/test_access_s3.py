@@ -172,7 +172,7 @@ def test_server_errors_are_transient(whole_answers: S3Access, status: int, monke
 
 def _answer(status: int, code: str) -> ClientError:
     # As a RADOS Gateway answers: no Message.
-    return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetObject")  # type: ignore[arg-type,typeddict-item]
+    return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetObject")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from prefect import flow, task
 from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
+from pydantic import SecretStr
 
 from blocks.access import S3Config
 from blocks.media_store import STORE_KINDS, LocalMediaStore, MediaStore, S3MediaStore
@@ -26,7 +27,7 @@ def test_fields_are_labelled_and_secrets_are_secret() -> None:
     assert S3MediaStore._to_block_schema().fields["secret_fields"] == ["secret_access_key"]
     slugs = [kind.get_block_type_slug() for kind in STORE_KINDS]
     assert slugs == ["scopeflow-s3-store", "scopeflow-local-store"]
-    store = S3MediaStore(bucket="b", access_key_id="k", secret_access_key="hush")  # type: ignore[arg-type]
+    store = S3MediaStore(bucket="b", access_key_id="k", secret_access_key=SecretStr("hush"))
     assert "hush" not in repr(store)
     assert store.config().secret_access_key == store.secret_access_key
 

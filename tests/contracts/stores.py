@@ -49,7 +49,7 @@ class Backend(ABC):
 
 class LocalBackend(Backend):
     def __init__(self, root: Path) -> None:
-        self.config = LocalConfig(root=str(root))
+        self.config: LocalConfig = LocalConfig(root=str(root))
         self.block = LocalMediaStore(root=str(root))
 
     def overwrite(self, uri: str, data: bytes) -> None:
