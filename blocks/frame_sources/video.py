@@ -295,7 +295,12 @@ class VideoSource:
             return
         duration_ns, shown_ns = self._declared_duration_ns(), self._log.span_ns
         only_picture = self._stream.duration is not None or len(self._container.streams) == 1
-        if not declared and duration_ns and only_picture and shown_ns + max(1_500_000_000, duration_ns // 100) < duration_ns:
+        if (
+            not declared
+            and duration_ns
+            and only_picture
+            and shown_ns + max(1_500_000_000, duration_ns // 100) < duration_ns
+        ):
             self._log.warn(
                 f"the header says {duration_ns / 1e9:,.1f} s but the frames end after {shown_ns / 1e9:,.1f} s: "
                 "the file is cut off or its header is wrong"

@@ -7,11 +7,11 @@ import numpy.typing as npt
 ByteImage = npt.NDArray[np.uint8]
 
 _MOST_CORNERS = 120
-_CORNER_QUALITY = 0.01
+_CORNER_QUALITY = 0.003  # glints are strong corners: a larger share of theirs leaves nothing else
 _CORNER_DISTANCE_PX = 7
 _WINDOW_PX = 15
 _LEVELS = 3
-_FEWEST_TRACKED = 6
+_FEWEST_TRACKED = 4
 _FARTHEST_SHARE = 0.25  # of the width; farther is a mismatch
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _BUCKET_FRAMES = 4.0  # keyframes that may follow each other without the rate cap's say
 _CUT_CREDIT = 3.0  # keyframes that a cut may take in advance: another scene must not wait for the bucket
 _BURST_SHARE = 0.5  # in a burst half the distance counts as change
-_CUT_MEAN = 0.5  # below this mean SSIM the picture is another scene: no neighbour stands in across it
+_CUT_MEAN = 0.6  # below this mean SSIM the picture is another scene: no neighbour stands in across it
 _NOMINAL_FRAME_NS = 40_000_000  # stands in where a video's frames carry no time
 _BLANK_SHARE = 0.1  # pages are blank below this share of min_entropy_bits: line art and masks have little entropy
 

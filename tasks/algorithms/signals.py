@@ -20,7 +20,7 @@ from tasks.algorithms.ssim import SsimReference
 ByteImage = npt.NDArray[np.uint8]
 
 RENEW_TILE_MIN = 0.75
-RENEW_MEAN = 0.90
+RENEW_MEAN = 0.88
 
 _MOVING_RMS_PX = 0.3
 _CALM_FRAMES = 10
@@ -63,6 +63,7 @@ class SignalScorer:
         self._before_index = 0
         self._before_ns = 0
         self._calm = 0
+        self._is_moving = False
 
     def wants(self, frame_index: int, pts_ns: int) -> bool:
         """Tell whether this frame is to be scored; if not, its pixels need not be looked at."""
@@ -81,7 +82,7 @@ class SignalScorer:
             luma: (H, W) uint8, full resolution.
         """
         small = shrink(luma, self._width_px)
-        # Sensor noise alone takes SSIM down to 0.5 in small dark pictures; a 3x3 mean first takes most of it out.
+        # Sensor noise alone takes SSIM down to 0.5 in small pictures and gives black 2 bits; a 3x3 mean removes most.
         calm = np.asarray(cv2.blur(small, (3, 3)), np.uint8)
         mean = tile_min = 1.0
         flow = _NAN
@@ -90,15 +91,15 @@ class SignalScorer:
             # The table holds float32; rounding first lets a reader of it find the same renewals.
             mean, tile_min = float(np.float32(found.mean)), float(np.float32(found.tile_min))
         is_new = self._reference is None or is_renewal(mean, tile_min)
-        if self._before is not None and is_new:
+        if self._before is not None and (is_new or self._is_moving):
             flow = self._flow(small, frame_index)
         if is_new:
             self._reference = SsimReference(calm)
-        is_moving = is_new or flow > _MOVING_RMS_PX
-        self._calm = 0 if is_moving else self._calm + 1
+        self._is_moving = flow > _MOVING_RMS_PX
+        self._calm = 0 if is_new or self._is_moving else self._calm + 1
         self._before, self._before_index, self._before_ns = small, frame_index, pts_ns
         return SignalRow(
-            frame_index, pts_ns, mean, tile_min, flow, entropy_bits(small), sharpness_of(small), False, True
+            frame_index, pts_ns, mean, tile_min, flow, entropy_bits(calm), sharpness_of(small), False, True
         )
 
     def _flow(self, small: ByteImage, frame_index: int) -> float:

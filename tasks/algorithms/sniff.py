@@ -177,7 +177,7 @@ def _elementary_stream(head: bytes) -> MediaKind | None:
     if head[0] == 0xFF and len(head) > 3:
         if head[1] & 0xF6 == 0xF0:
             raise _audio_only("AAC")
-        if head[1] & 0xE0 == 0xE0 and head[1] & 0x06 and head[2] & 0xF0 not in (0x00, 0xF0):
+        if head[1] & 0xE0 == 0xE0 and head[1] & 0x06 in (2, 4) and head[2] & 0xF0 not in (0x00, 0xF0):
             raise _audio_only("MP3")
     return None
 

