@@ -15,7 +15,7 @@ from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, Fram
 from blocks.frame_sources.dicom_display import Display
 from blocks.frame_sources.dicom_header import frame_count, frame_times_ns, read_header
 from blocks.frame_sources.encapsulated import Fragments, frame_fragments, read_fragments, walk_fragments
-from blocks.frame_sources.pixels import square_pixels, to_luma, to_rgb
+from blocks.frame_sources.pixels import checked, square_pixels, to_luma, to_rgb
 from tasks.records.errors import CorruptMedia, ScopeFlowError, UnsupportedMedia
 from tasks.records.media import MediaProbe
 
@@ -38,28 +38,40 @@ class DicomSource:
         self._log = FrameLog()
         self.gaps, self.warnings = self._log.gaps, self._log.warnings
         self._header = read_header(stream)
+        self.decoder = f"pydicom {pydicom.__version__}"
+        self._fragments: Fragments | None = None
+        self._frames: list[range] = []
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._set_up()
+        except ScopeFlowError:
+            raise
+        except Exception as error:
+            raise CorruptMedia("is DICOM whose description of its picture is damaged") from error
+
+    def _set_up(self) -> None:
         dataset, syntax = self._header.dataset, self._header.syntax
         missing = [name for name in _NEEDED if dataset.get(name) in (None, "")]
         if missing:
             raise CorruptMedia(f"is DICOM whose header lacks {', '.join(missing)}")
         self.frames_declared: int | None = frame_count(dataset)
         self._height, self._width = int(dataset.Rows), int(dataset.Columns)
-        limits.check_pixels(self._width, self._height)
+        self._bits_stored = int(dataset.get("BitsStored") or dataset.BitsAllocated)
+        self._photometric = str(dataset.PhotometricInterpretation)
+        self._limits.check_pixels(self._width, self._height)
         try:
             self._decoder = get_decoder(syntax)
         except NotImplementedError:
             raise UnsupportedMedia(f"is DICOM in a compression that isn't supported ({syntax.name})") from None
-        self.decoder = f"pydicom {pydicom.__version__}"
         self._display = Display(dataset)
         self._options = self._pixel_options()
-        self._fragments: Fragments | None = None
-        self._frames: list[range] = []
         self._count = self._index_frames()
         self._times_ns = frame_times_ns(dataset, self.frames_declared or 1)
 
     def probe(self) -> MediaProbe:
         """Return what the header says."""
-        dataset, count = self._header.dataset, self.frames_declared or 1
+        count = self.frames_declared or 1
         duration_ns = None
         rate = None
         if self._times_ns is not None and count > 1:
@@ -73,8 +85,8 @@ class DicomSource:
             frame_count_from_header=count,
             duration_ns_from_header=duration_ns,
             average_fps_from_header=rate,
-            bits_stored=int(dataset.get("BitsStored") or dataset.BitsAllocated),
-            photometric_interpretation=str(dataset.PhotometricInterpretation),
+            bits_stored=self._bits_stored,
+            photometric_interpretation=self._photometric,
         )
 
     def frames(self) -> Iterator[DecodedFrame]:
@@ -107,9 +119,7 @@ class DicomSource:
     # -- where the frames lie -----------------------------------------------------------------------------------
 
     def _pixel_options(self) -> dict[str, Any]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            options = as_pixel_options(self._header.dataset, number_of_frames=1)
+        options = as_pixel_options(self._header.dataset, number_of_frames=1)
         options.pop("extended_offsets", None)
         options["pixel_keyword"] = self._header.keyword
         if self._header.vr is not None:
@@ -150,7 +160,7 @@ class DicomSource:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 values, photometric = self._stored(index)
-            return self._display.show(values, photometric, index)
+            return checked(self._display.show(values, photometric, index))
         except (ScopeFlowError, MemoryError):
             raise
         except Exception:

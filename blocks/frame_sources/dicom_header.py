@@ -8,6 +8,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from pydicom import config
 from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 from pydicom.uid import UID
@@ -85,7 +86,7 @@ def read_header(stream: BinaryIO) -> DicomHeader:
     syntax_text, dataset_start = file_meta(stream.read(HEAD_BYTES))
     if syntax_text is None:
         raise CorruptMedia("is DICOM, but its file meta names no transfer syntax: export it again")
-    syntax = UID(syntax_text)
+    syntax = UID(syntax_text, validation_mode=config.IGNORE)
     if not syntax.is_transfer_syntax:
         known = syntax_text if re.fullmatch(r"[0-9.]{1,64}", syntax_text) else "unnamed"
         raise UnsupportedMedia(f"is DICOM in a compression that isn't supported (transfer syntax {known})")
@@ -102,7 +103,9 @@ def read_header(stream: BinaryIO) -> DicomHeader:
                 stop_when=lambda tag, vr, length: int(tag) in _PIXEL_KEYWORDS,
                 specific_tags=_TAGS,
             )
-            return _at_pixels(dataset, syntax, stream)
+            header = _at_pixels(dataset, syntax, stream)
+            _drop_damaged(dataset)
+            return header
     except ScopeFlowError:
         raise
     except Exception as error:
@@ -131,6 +134,15 @@ def _at_pixels(dataset: Dataset, syntax: UID, stream: BinaryIO) -> DicomHeader:
     return DicomHeader(
         dataset, syntax, stream, _PIXEL_KEYWORDS[tag], vr, start, end, not is_bounded or start + length <= size
     )
+
+
+def _drop_damaged(dataset: Dataset) -> None:
+    """Parse every element now; those whose bytes make no sense count as absent, needed ones are then missed."""
+    for tag in list(dataset.keys()):
+        try:
+            dataset[tag]
+        except Exception:
+            del dataset[tag]
 
 
 def _inflate(stream: BinaryIO) -> bytes:

@@ -10,7 +10,7 @@ import PIL
 from PIL import Image, ImageOps
 
 from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, FrameTarget, Limits
-from blocks.frame_sources.pixels import to_display, to_luma, to_rgb
+from blocks.frame_sources.pixels import checked, to_display, to_luma, to_rgb
 from tasks.records.errors import BudgetExceeded, CorruptMedia, ScopeFlowError
 from tasks.records.media import MediaProbe
 
@@ -114,7 +114,7 @@ class ImageSource:
                 warnings.simplefilter("ignore")
                 if index or self._image.tell():
                     self._image.seek(index)
-                return _shown(ImageOps.exif_transpose(self._image))
+                return checked(_shown(ImageOps.exif_transpose(self._image)))
         except (ScopeFlowError, MemoryError):
             raise
         except Image.DecompressionBombError:

@@ -76,6 +76,18 @@ def to_display(values: npt.NDArray[Any]) -> ByteImage:
     return to_bytes(values, *display_range(values))
 
 
+def checked(image: ByteImage) -> ByteImage:
+    """Return the picture, unless it is not (H, W) or (H, W, 3) uint8 or has no pixels, as damaged headers make it.
+
+    Raises:
+        ValueError: it is no such picture.
+    """
+    is_picture = image.dtype == np.uint8 and image.size and (image.ndim == 2 or image.shape[2:] == (3,))
+    if not is_picture:
+        raise ValueError(f"no picture: {image.shape = }, {image.dtype = }")
+    return image
+
+
 def to_luma(image: ByteImage) -> ByteImage:
     """Return (H, W) uint8 of an (H, W) or (H, W, 3) RGB picture."""
     if image.ndim == 2:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tifffile
 
 from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, FrameTarget, Limits
-from blocks.frame_sources.pixels import orient, square_pixels, to_display, to_luma, to_rgb
+from blocks.frame_sources.pixels import checked, orient, square_pixels, to_display, to_luma, to_rgb
 from tasks.records.errors import CorruptMedia, ScopeFlowError
 from tasks.records.media import MediaProbe
 
@@ -38,26 +38,17 @@ class TiffSource:
         stream.seek(0)
         try:
             self._file = tifffile.TiffFile(stream)
-            first = self._file.pages[0]
+            self._probe = _probe(self._file)
         except ScopeFlowError:
             raise
         except Exception as error:
             raise CorruptMedia("is TIFF with a damaged header: its first page can't be found") from error
-        self._first: Any = first
         self.decoder = f"tifffile {tifffile.__version__}"
         self.frames_declared: int | None = None
 
     def probe(self) -> MediaProbe:
         """Return what the first page's header says; pages are not counted before they are read."""
-        page = self._first
-        return MediaProbe(
-            container="BigTIFF" if self._file.is_bigtiff else "TIFF",
-            codec=_name(page.compression),
-            width_px=page.imagewidth,
-            height_px=page.imagelength,
-            bits_stored=int(np.max(page.bitspersample)),
-            photometric_interpretation=_name(page.photometric),
-        )
+        return self._probe
 
     def frames(self) -> Iterator[DecodedFrame]:
         """Yield every page; pages whose directory was seen before end the walk."""
@@ -111,14 +102,26 @@ class TiffSource:
 
     def _shown_or_none(self, page: Any) -> ByteImage | None:
         """Return a page in 8 bits, upright, or None when it is damaged; a stream's own errors come through."""
-        samples = max(1, int(page.samplesperpixel)) * max(1, int(page.imagedepth))
-        self._limits.check_pixels(page.imagewidth, page.imagelength * max(1, samples // 4))
         try:
-            return orient(_shown(page), _orientation(page))
+            samples = max(1, int(page.samplesperpixel)) * max(1, int(page.imagedepth))
+            self._limits.check_pixels(int(page.imagewidth), int(page.imagelength) * max(1, samples // 4))
+            return orient(checked(_shown(page)), _orientation(page))
         except (ScopeFlowError, MemoryError):
             raise
         except Exception:
             return None
+
+
+def _probe(file: Any) -> MediaProbe:
+    page = file.pages[0]
+    return MediaProbe(
+        container="BigTIFF" if file.is_bigtiff else "TIFF",
+        codec=_name(page.compression),
+        width_px=int(page.imagewidth),
+        height_px=int(page.imagelength),
+        bits_stored=int(np.max(page.bitspersample)),
+        photometric_interpretation=_name(page.photometric),
+    )
 
 
 def _shown(page: Any) -> ByteImage:
