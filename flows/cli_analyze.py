@@ -121,7 +121,7 @@ def _run_all(
     context: click.Context, requests: list["MediaRequest"], place: Path | str, options: dict[str, Any], readable: TextIO
 ) -> tuple[list[dict[str, Any]], str]:
     """Run every request and return the entries, in order, and the store's address."""
-    from flows.cli_prefect import prepare_prefect
+    from flows.cli_prefect import prefect_api
     from flows.cli_summary import failed_entry
 
     refused = [_refusal(request.uri) for request in requests]
@@ -130,19 +130,21 @@ def _run_all(
         for entry in entries:
             _tell_failure(entry)
         return entries, str(place)
-    say(prepare_prefect(debug=context.obj["debug"]))
-    block = _opened(place)
-    access = block.access()
-    access.exists(access.uri_of("reports/probe"))  # wrong credentials are told now, not after decoding
-    say(f"Results: {place_of(access.root_uri)}")
-    entries = []
-    for number, (request, facts) in enumerate(zip(requests, refused, strict=True), start=1):
-        if len(requests) > 1:
-            say(f"\n[{number} of {len(requests)}] {request.uri}")
-        entry = failed_entry(request.uri, facts) if facts else _run_one(context, request, block, options, readable)
-        if entry["report"] is None:
-            _tell_failure(entry)
-        entries.append(entry)
+    with prefect_api(debug=context.obj["debug"]):
+        block = _opened(place)
+        access = block.access()
+        access.exists(access.uri_of("reports/probe"))  # wrong credentials are told now, not after decoding
+        say(f"Results: {place_of(access.root_uri)}")
+        entries = []
+        for number, (request, facts) in enumerate(zip(requests, refused, strict=True), start=1):
+            if len(requests) > 1:
+                say(f"\n[{number} of {len(requests)}] {request.uri}")
+            if facts is None:
+                entries.append(_run_one(context, request, block, options, readable))
+            else:
+                entries.append(failed_entry(request.uri, facts))
+            if entries[-1]["report"] is None:
+                _tell_failure(entries[-1])
     return entries, place_of(access.root_uri) or str(place)
 
 

@@ -1,15 +1,18 @@
 """Which Prefect server a command talks to, and how quiet Prefect is about it."""
 
+import contextlib
 import os
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from flows.cli_common import say
+
 API_TIMEOUT_S = 5.0
-_START_TIMEOUT_S = "180"
 
 
 def prefect_home() -> Path:
@@ -54,17 +57,25 @@ def without_secrets(address: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def prepare_prefect(*, debug: bool) -> str:
-    """Set Prefect up for one command, before it is imported, and return a line that says which server is used.
+@contextlib.contextmanager
+def prefect_api(*, debug: bool) -> Iterator[None]:
+    """Have a Prefect server for one command, before Prefect is imported, and say which.
 
-    A configured server is used. Without one Prefect starts a temporary server beside this process, whose state stays in
-    PREFECT_HOME from run to run.
+    A configured server is used. Without one a temporary server of our own is started, in a process group of its own so
+    that Ctrl-C ends the run first and the server after it; its state stays in PREFECT_HOME from run to run.
 
     Raises:
-        ConfigurationError: the configured server does not answer within five seconds.
+        ConfigurationError: the configured server does not answer in five seconds, or the temporary one ends at once.
+        StoreUnavailable: the temporary server does not start in time.
     """
+    from blocks.lifeline import free_port
+    from blocks.prefect_server import QUIET_SETTINGS, prefect_server
     from tasks.records.errors import ConfigurationError
 
+    # Log records still reach the server, and so the run's page; only the terminal stays calm.
+    quiet = {**QUIET_SETTINGS, "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "DEBUG" if debug else "CRITICAL"}
+    for name, value in quiet.items():
+        os.environ.setdefault(name, value)
     configured = configured_api()
     if configured:
         address, where = configured
@@ -74,19 +85,17 @@ def prepare_prefect(*, debug: bool) -> str:
                 "Start it (`make stack`, or `prefect server start`), correct the address, or unset it to run without "
                 "a server (`env -u PREFECT_API_URL scopeflow …`, `prefect profile use ephemeral`)"
             )
-        line = f"Prefect: {without_secrets(address)} (from {where})"
-    else:
-        os.environ["PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"] = "true"
-        line = f"Prefect: a temporary server, started with this command (up to a minute); state in {prefect_home()}"
-    from blocks.prefect_server import QUIET_SETTINGS
-
-    quiet = {
-        **QUIET_SETTINGS,
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": _START_TIMEOUT_S,
-        "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
-        # Log records still reach the server, and so the run's page; only the terminal stays calm.
-        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "DEBUG" if debug else "CRITICAL",
-    }
-    for name, value in quiet.items():
-        os.environ.setdefault(name, value)
-    return line
+        say(f"Prefect: {without_secrets(address)} (from {where})")
+        yield
+        return
+    home = prefect_home()
+    say(f"Prefect: starting a temporary server, which takes up to a minute; its state is kept in {home}")
+    with prefect_server(home, port=free_port()) as api:
+        # No UI address: links to a server that ends with this command would be dead by the time they are read.
+        ours = {"PREFECT_API_URL": api, "PREFECT_UI_URL": ""}
+        os.environ.update(ours)
+        try:
+            yield
+        finally:
+            for name in ours:
+                os.environ.pop(name, None)
