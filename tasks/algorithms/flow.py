@@ -6,11 +6,12 @@ import numpy.typing as npt
 
 ByteImage = npt.NDArray[np.uint8]
 
-_MOST_CORNERS = 120
+_MOST_CORNERS = 80
 _CORNER_QUALITY = 0.003  # glints are strong corners: a larger share of theirs leaves nothing else
 _CORNER_DISTANCE_PX = 7
-_WINDOW_PX = 15
-_LEVELS = 3
+_WINDOW_PX = 11
+_LEVELS = 2
+_STOP = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 10, 0.05)
 _FEWEST_TRACKED = 4
 _FARTHEST_SHARE = 0.25  # of the width; farther is a mismatch
 
@@ -31,7 +32,13 @@ def sparse_flow_rms_px(before: ByteImage, after: ByteImage) -> float:
     if corners is None or len(corners) < _FEWEST_TRACKED:
         return float("nan")
     moved, found, _ = cv2.calcOpticalFlowPyrLK(
-        before, after, corners, np.empty_like(corners), winSize=(_WINDOW_PX, _WINDOW_PX), maxLevel=_LEVELS
+        before,
+        after,
+        corners,
+        np.empty_like(corners),
+        winSize=(_WINDOW_PX, _WINDOW_PX),
+        maxLevel=_LEVELS,
+        criteria=_STOP,
     )
     steps = (moved - corners).reshape(-1, 2)[found.reshape(-1) == 1]
     lengths = np.hypot(steps[:, 0], steps[:, 1])

@@ -51,7 +51,7 @@ class SignalScorer:
     one each half second if that is more often. Frames without a time, such as pages, are all scored.
 
     Args:
-        analysis_width_px: frames are halved while they stay at least this wide.
+        analysis_width_px: frames are scored at this width; narrower ones as they are.
         quiet_stride: see above.
     """
 
@@ -115,19 +115,24 @@ def is_renewal(ssim_mean: float, ssim_tile_min: float) -> bool:
 
 
 def shrink(luma: ByteImage, width_px: int) -> ByteImage:
-    """Return luma halved by exact 2x2 means while it stays at least ``width_px`` wide; the result is below twice that.
+    """Return luma ``width_px`` wide: halved by exact 2x2 means while it stays at least that wide, then by area.
 
-    A cascade of halvings is an order of magnitude cheaper than one area resize by an odd ratio.
+    A cascade of halvings is an order of magnitude cheaper than one area resize by an odd ratio; what remains is small.
 
     Args:
-        luma: (H, W) uint8; smaller pictures come back as they are.
-        width_px: least width of the result.
+        luma: (H, W) uint8; narrower pictures come back as they are.
+        width_px: width of the result; very flat pictures stay wider, so as not to lose their height.
     """
     while luma.shape[1] // 2 >= width_px and luma.shape[0] // 2 >= _LEAST_HEIGHT_PX:
-        height, width = luma.shape[0] // 2, luma.shape[1] // 2
-        halved = cv2.resize(luma[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA)
-        luma = np.asarray(halved, np.uint8)
-    return luma
+        luma = _resized(
+            luma[: luma.shape[0] // 2 * 2, : luma.shape[1] // 2 * 2], luma.shape[1] // 2, luma.shape[0] // 2
+        )
+    height = round(luma.shape[0] * width_px / luma.shape[1])
+    return _resized(luma, width_px, height) if luma.shape[1] > width_px and height >= _LEAST_HEIGHT_PX else luma
+
+
+def _resized(luma: ByteImage, width: int, height: int) -> ByteImage:
+    return np.asarray(cv2.resize(luma, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def entropy_bits(picture: ByteImage) -> float:

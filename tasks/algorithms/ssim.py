@@ -68,15 +68,29 @@ class SsimReference:
         return Similarity(float(inner.mean()), float(tiles.min()))
 
     def _map(self, picture: ByteImage) -> FloatImage:
+        """Return the SSIM of every window; works in place, since fresh pages cost more than the arithmetic."""
         grey = picture.astype(np.float32)
         mean = self._blur(grey)
-        cross = self._mean * mean
-        squares = self._mean_square + mean * mean
-        covariance = self._blur(self._grey * grey) - cross
-        variances = self._variance + self._blur(grey * grey) - mean * mean
-        numerator = (2 * cross + _C1) * (2 * self._unbias * covariance + _C2)
-        denominator = (squares + _C1) * (self._unbias * variances + _C2)
-        return np.asarray(numerator / denominator, np.float32)
+        covariance = self._blur(self._grey * grey)
+        grey *= grey
+        variances = self._blur(grey)
+        cross = np.multiply(self._mean, mean, out=grey)
+        covariance -= cross
+        mean *= mean
+        variances -= mean
+        variances += self._variance
+        mean += self._mean_square  # sum of both squared means
+        mean += _C1
+        variances *= self._unbias
+        variances += _C2
+        mean *= variances
+        covariance *= 2 * self._unbias
+        covariance += _C2
+        cross *= 2
+        cross += _C1
+        covariance *= cross
+        covariance /= mean
+        return covariance
 
     def _blur(self, picture: FloatImage) -> FloatImage:
         window = (self._window, self._window)

@@ -108,7 +108,13 @@ def test_tiny_pictures_are_scored() -> None:
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [((1920, 1080), (240, 135)), ((1280, 720), (320, 180)), ((481, 271), (240, 135)), ((239, 100), (239, 100))],
+    [
+        ((1920, 1080), (240, 135)),
+        ((1280, 720), (240, 135)),
+        ((481, 271), (240, 135)),
+        ((3000, 60), (1500, 30)),
+        ((239, 100), (239, 100)),
+    ],
 )
 def test_shrink_halves_down_to_the_width(size: tuple[int, int], expected: tuple[int, int]) -> None:
     assert shrink(np.zeros(size[::-1], np.uint8), 240).shape == expected[::-1]
