@@ -3,6 +3,7 @@
 import http.client
 import os
 import shutil
+import socket
 import subprocess
 import time
 import uuid
@@ -85,10 +86,11 @@ class CephServer:
     _gateway: ExitStack = field(default_factory=ExitStack)
     gateway: subprocess.Popen[bytes] | None = None
 
-    def start_gateway(self, timeout_s: float = 120.0) -> None:
+    def start_gateway(self, timeout_s: float = 180.0) -> None:
         """Start the gateway and wait until its port answers."""
-        self.gateway = self._gateway.enter_context(_daemon(self.folder, "radosgw", "--id", "rgw", "-f"))
-        _until(lambda: _answers(self.port), timeout_s, "radosgw does not answer", self.folder)
+        gateway = self._gateway.enter_context(_daemon(self.folder, "radosgw", "--id", "rgw", "-f"))
+        _until(lambda: _answers(self.port), timeout_s, "radosgw does not answer", self.folder, gateway)
+        self.gateway = gateway
 
     def stop_gateway(self) -> None:
         """End the gateway; the objects stay in the OSD."""
@@ -115,8 +117,10 @@ def ceph_rgw(folder: Path) -> Iterator[CephServer]:
     )
     server = CephServer(folder, rgw_port, config)
     with ExitStack() as stack:
-        stack.enter_context(_daemon(folder, "ceph-mon", "--id", "0", "-f"))
-        _run(folder, "ceph", "osd", "new", str(osd_uuid), "0", timeout_s=60)
+        monitor = stack.enter_context(_daemon(folder, "ceph-mon", "--id", "0", "-f"))
+        # Commands wait for a monitor for ever, also for one that has ended.
+        _until(lambda: _listens(mon_port), 60, "ceph-mon does not listen", folder, monitor)
+        _run(folder, "ceph", "osd", "new", str(osd_uuid), "0")
         _run(folder, "ceph", "osd", "crush", "add", "osd.0", "1", "root=default")
         _run(folder, "ceph-osd", "--id", "0", "--mkjournal", "--mkfs", "--osd-uuid", str(osd_uuid))
         stack.enter_context(_daemon(folder, "ceph-osd", "--id", "0", "-f"))
@@ -124,8 +128,8 @@ def ceph_rgw(folder: Path) -> Iterator[CephServer]:
         stack.callback(server.stop_gateway)
         server.start_gateway()
         user = ("--uid=scopeflow", "--display-name=ScopeFlow", f"--access-key={ACCESS_KEY}", f"--secret={SECRET_KEY}")
-        _run(folder, "radosgw-admin", "--id", "rgw", "user", "create", *user, timeout_s=120)
-        _until(lambda: _make_bucket(config), 60, "no bucket could be made", folder)
+        _run(folder, "radosgw-admin", "--id", "rgw", "user", "create", *user)
+        _until(lambda: _make_bucket(config), 120, "no bucket could be made", folder)
         yield server
 
 
@@ -162,7 +166,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "CEPH_CONF": str(folder / "ceph.conf")}
 
 
-def _run(folder: Path, *command: str, timeout_s: float = 30.0) -> None:
+def _run(folder: Path, *command: str, timeout_s: float = 180.0) -> None:
     done = subprocess.run(
         command, env=_environment(folder), cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False
     )
@@ -190,9 +194,25 @@ def _answers(port: int) -> bool:
         connection.close()
 
 
-def _until(done: Callable[[], bool], timeout_s: float, complaint: str, folder: Path) -> None:
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 2).close()
+    except OSError:
+        return False
+    return True
+
+
+def _until(
+    done: Callable[[], bool],
+    timeout_s: float,
+    complaint: str,
+    folder: Path,
+    process: "subprocess.Popen[bytes] | None" = None,
+) -> None:
     deadline = time.monotonic() + timeout_s
     while not done():
+        if process is not None and process.poll() is not None:
+            raise RuntimeError(f"{complaint}: it ended with {process.returncode}; its logs are in {folder}")
         if time.monotonic() > deadline:
             raise TimeoutError(f"{complaint} after {timeout_s:g} s; its logs are in {folder}")
         time.sleep(0.2)
