@@ -296,7 +296,7 @@ def _open_without_waiting(path: str | Path, flags: int) -> int:
 
 def _require_regular(status: os.stat_result, uri: str) -> None:
     if modes.S_ISDIR(status.st_mode):
-        raise UnsupportedMedia(f"{label_of(uri)}: is a directory; name the files in it, or use `scopeflow backfill`")
+        raise UnsupportedMedia(f"{label_of(uri)}: is a directory; name the files in it")
     if not modes.S_ISREG(status.st_mode):
         raise UnsupportedMedia(f"{label_of(uri)}: is not a regular file (a pipe, socket or device)")
 

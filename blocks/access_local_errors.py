@@ -43,7 +43,7 @@ def translated(error: OSError, uri: str, *, writing: bool = False) -> ScopeFlowE
     if code in {errno.ENOENT, errno.ENOTDIR}:
         return MediaNotFound(f"{label}: no such file; check the address")
     if code == errno.EISDIR:
-        return UnsupportedMedia(f"{label}: is a directory; name the files in it, or use `scopeflow backfill`")
+        return UnsupportedMedia(f"{label}: is a directory; name the files in it")
     if code == errno.ENXIO:
         return UnsupportedMedia(f"{label}: is not a regular file (a pipe, socket or device)")
     return StoreUnavailable(f"{label}: the disk answered {errno.errorcode.get(code, str(code))}")

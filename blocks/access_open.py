@@ -91,7 +91,7 @@ def _s3_uri(rest: str) -> str:
         raise ConfigurationError("An S3 address has the form s3://bucket/key; the bucket is missing")
     if not key or key.endswith("/"):
         raise UnsupportedMedia(
-            f"{label_of(f's3://{rest}')}: is a folder; name the objects in it, or use `scopeflow backfill`"
+            f"{label_of(f's3://{rest}')}: is a folder; name the objects in it"
         )
     return f"s3://{bucket}/{key}"
 
@@ -103,5 +103,5 @@ def _local_uri(path: str) -> str:
     absolute = os.path.realpath(path) if name in ("", ".", "..") else os.path.join(os.path.realpath(folder), name)
     uri = file_uri(absolute)
     if os.path.isdir(absolute):
-        raise UnsupportedMedia(f"{label_of(uri)}: is a directory; name the files in it, or use `scopeflow backfill`")
+        raise UnsupportedMedia(f"{label_of(uri)}: is a directory; name the files in it")
     return uri

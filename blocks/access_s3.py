@@ -341,7 +341,7 @@ def _object_of(uri: str) -> tuple[str, str]:
 
 
 def _is_folder(uri: str) -> UnsupportedMedia:
-    return UnsupportedMedia(f"{label_of(uri)}: is a folder; name the objects in it, or use `scopeflow backfill`")
+    return UnsupportedMedia(f"{label_of(uri)}: is a folder; name the objects in it")
 
 
 def _changed(stat: ObjectStat) -> MediaChanged:

@@ -9,6 +9,7 @@ import subprocess
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec only async-signal-safe work is safe
 _TERM_GRACE_S = 10.0
 
 
@@ -17,7 +18,7 @@ def die_with_parent() -> None:
 
     The signal comes when the *thread* that forked ends, so fork from the main thread.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def end_group(process: "subprocess.Popen[Any]") -> None:
