@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 import tomllib
 import urllib.error
 import urllib.request
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from flows.cli_common import say
 
 API_TIMEOUT_S = 5.0
+_FLUSH_TIMEOUT_S = 5.0
 
 
 def prefect_home() -> Path:
@@ -97,5 +99,18 @@ def prefect_api(*, debug: bool) -> Iterator[None]:
         try:
             yield
         finally:
+            _send_what_is_queued()
             for name in ours:
                 os.environ.pop(name, None)
+
+
+def _send_what_is_queued() -> None:
+    """Let Prefect send its last log lines and events before the temporary server ends."""
+    if "prefect" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogHandler
+
+    with contextlib.suppress(Exception):  # history is a courtesy; the report is written
+        APILogHandler().flush()
+        EventsWorker.drain_all(timeout=_FLUSH_TIMEOUT_S)

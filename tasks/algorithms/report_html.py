@@ -146,7 +146,8 @@ def _facts(report: MediaReport) -> list[tuple[str, str]]:
         duration = signals.duration_ns if signals and signals.duration_ns is not None else probe.duration_ns_from_header
         if duration is not None:
             facts.append(("Length", words.human_duration(duration)))
-        facts.append(("Format", ", ".join(part for part in (probe.container, probe.codec) if part)))
+        container = "/".join(probe.container.split(",")[:2])  # FFmpeg names every alias of a container
+        facts.append(("Format", ", ".join(part for part in (container, probe.codec) if part)))
     if media:
         facts.append(("File size", words.human_bytes(media.size_bytes)))
     if report.keyframes:
