@@ -161,7 +161,7 @@ class DicomSource:
                 warnings.simplefilter("ignore")
                 values, photometric = self._stored(index)
             return checked(self._display.show(values, photometric, index))
-        except (ScopeFlowError, MemoryError):
+        except ScopeFlowError:
             raise
         except Exception:
             return None

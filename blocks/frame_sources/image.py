@@ -115,7 +115,7 @@ class ImageSource:
                 if index or self._image.tell():
                     self._image.seek(index)
                 return checked(_shown(ImageOps.exif_transpose(self._image)))
-        except (ScopeFlowError, MemoryError):
+        except ScopeFlowError:
             raise
         except Image.DecompressionBombError:
             raise self._too_large() from None

@@ -106,7 +106,7 @@ class TiffSource:
             samples = max(1, int(page.samplesperpixel)) * max(1, int(page.imagedepth))
             self._limits.check_pixels(int(page.imagewidth), int(page.imagelength) * max(1, samples // 4))
             return orient(checked(_shown(page)), _orientation(page))
-        except (ScopeFlowError, MemoryError):
+        except ScopeFlowError:
             raise
         except Exception:
             return None
@@ -125,7 +125,7 @@ def _probe(file: Any) -> MediaProbe:
 
 
 def _shown(page: Any) -> ByteImage:
-    values = _rows_first(page.asarray(), page.axes)
+    values = _rows_first(page.asarray(maxworkers=2), page.axes)
     photometric = int(page.photometric)
     if photometric == _PALETTE and page.colormap is not None and values.ndim == 2:
         colours = (np.asarray(page.colormap).T >> 8).astype(np.uint8)
