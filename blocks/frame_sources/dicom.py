@@ -161,9 +161,9 @@ class DicomSource:
                 warnings.simplefilter("ignore")
                 values, photometric = self._stored(index)
             return checked(self._display.show(values, photometric, index))
-        except ScopeFlowError:
+        except (ScopeFlowError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception:
+        except BaseException:  # a panic of the RLE decoder, which is written in Rust, is no Exception
             return None
 
     def _stored(self, index: int) -> tuple[npt.NDArray[Any], str]:

@@ -115,6 +115,22 @@ def test_damaged_encapsulated_frame_is_one_gap() -> None:
     assert [(gap.start_ns, gap.end_ns) for gap in source.gaps] == [(120_000_000, 200_000_000)]
 
 
+def test_panicking_decoder_is_a_damaged_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Panic(BaseException):
+        pass
+
+    source = opened(dicom_bytes(GREY[:3]))
+    show = source._display.show  # type: ignore[attr-defined]
+
+    def panics(values: Any, photometric: str, index: int) -> Any:
+        if index == 1:
+            raise Panic("index out of bounds")
+        return show(values, photometric, index)
+
+    monkeypatch.setattr(source._display, "show", panics)  # type: ignore[attr-defined]
+    assert [frame.is_corrupt for frame in source.frames()] == [False, True, False]
+
+
 def test_dicom_without_pixels_is_named() -> None:
     report = Dataset()
     report.SOPClassUID, report.SOPInstanceUID = "1.2.840.10008.5.1.4.1.1.88.11", "1.2.3"
