@@ -136,7 +136,7 @@ class FrameLog:
         self._open_cause: str | None = None
 
     def note_frame(self, pts_ns: int, is_corrupt: bool) -> None:
-        """Count one delivered frame; a good one closes an open gap."""
+        """Count one delivered frame; a good one closes an open gap. Without times, gaps are in frame numbers."""
         self.delivered += 1
         at = pts_ns if pts_ns != NO_TIME else self.delivered - 1
         self._first_ns = at if self._first_ns is None else self._first_ns

@@ -1,6 +1,5 @@
 """The signals table on its way to a local file, in row groups of bounded size: hours of video stay flat in memory."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -45,11 +44,6 @@ class SignalsWriter:
         self.rows += 1
         if self.rows % self._group_rows == 0:
             self._flush()
-
-    def extend(self, rows: Iterable[SignalRow]) -> None:
-        """Add rows in order."""
-        for row in rows:
-            self.append(row)
 
     def close(self) -> None:
         """Write what is held and end the file."""
