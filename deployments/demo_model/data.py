@@ -41,11 +41,16 @@ class Shard:
 
 @dataclass(frozen=True)
 class Batch:
-    """One step: pixels (B, H, W, 3), dense (B, rows, columns), smoke (B,), a plan for each, the prompts."""
+    """One step: B pictures, each of which stands in several prompts under different plans.
+
+    pixels (B, H, W, 3); dense (B, rows, columns); smoke (B,); ``order`` (F,) is the picture of each frame, prompt by
+    prompt, ``plans`` (F) its plan.
+    """
 
     pixels: Pixels
     dense: npt.NDArray[np.int64]
     smoke: npt.NDArray[np.bool_]
+    order: npt.NDArray[np.int64]
     plans: list[PoolPlan]
     prompts: list[Prompt]
 
@@ -129,14 +134,13 @@ def scores_of(pixels: Pixels, settings: DemoSettings) -> npt.NDArray[np.float32]
     return token_scores(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), settings.token_px)
 
 
-def draw_plan(pixels: Pixels, dense: Pixels, random: Random, settings: DemoSettings) -> PoolPlan:
+def draw_plan(scores: npt.NDArray[np.float32], dense: Pixels, random: Random, settings: DemoSettings) -> PoolPlan:
     """Draw a plan: native, 4x4 blocks under a random threshold, or a random quadtree that follows objects or pixels."""
     rows, columns = dense.shape
     grid = (1, rows * settings.merge, columns * settings.merge)
     roll = random.random()
     if roll < 1 / 3:
         return plan_native(grid_thw=grid, merge_size=settings.merge)
-    scores = scores_of(pixels, settings)
     if roll < 2 / 3:
         threshold = (
             float(np.quantile(scores, random.uniform(0.3, 0.95))) if random.random() < 0.5 else random.uniform(1, 6)
@@ -208,13 +212,20 @@ def batches(folder: Path, tokenizer: Any, settings: DemoSettings, seed: int) -> 
         part = Shard(shard.pixels[chosen], shard.dense[chosen], shard.kinds[chosen], shard.smoke[chosen])
         part = flip_shard(part, across=random.random() < 0.5, down=random.random() < 0.5)
         pixels = _relight(part.pixels, rng)
-        plans = [draw_plan(p, d, random, settings) for p, d in zip(pixels, part.dense, strict=True)]
+        scores = [scores_of(picture, settings) for picture in pixels]
         seen = [findings_at(kinds, bool(smoke)) for kinds, smoke in zip(part.kinds, part.smoke, strict=True)]
+        order = np.concatenate([rng.permutation(count) for _ in range(settings.prompts_per_frame)])
+        plans = [draw_plan(scores[index], part.dense[index], random, settings) for index in order]
         prompts = [
-            draw_prompt(tokenizer, seen[start : start + frames], plans[start : start + frames], random)
-            for start in range(0, count, frames)
+            draw_prompt(
+                tokenizer,
+                [seen[index] for index in order[start : start + frames]],
+                plans[start : start + frames],
+                random,
+            )
+            for start in range(0, len(order), frames)
         ]
-        yield Batch(pixels, part.dense.astype(np.int64), part.smoke, plans, prompts)
+        yield Batch(pixels, part.dense.astype(np.int64), part.smoke, order, plans, prompts)
 
 
 def _relight(pixels: Pixels, rng: np.random.Generator) -> Pixels:

@@ -44,18 +44,22 @@ class Losses(nn.Module):
         weights[0] = _BACKGROUND_WEIGHT
         self.class_weights = nn.Buffer(weights)
 
-    def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(self, batch: Batch, tower_learns: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return caption loss and dense loss (nats), and the share of answer tokens that are right."""
         count, rows, columns = batch.dense.shape
         merge = self.settings.merge
-        tokens = encode_pictures(self.model, patches_of(batch.pixels, self.settings), (rows * merge, columns * merge))
+        with torch.set_grad_enabled(tower_learns):
+            patches = patches_of(batch.pixels, self.settings)
+            tokens = encode_pictures(self.model, patches, (rows * merge, columns * merge))
         logits = self.dense(tokens)
         dense = functional.cross_entropy(
             logits[..., :-1].flatten(0, 1), torch.from_numpy(batch.dense).flatten(), self.class_weights
         )
         hazy = torch.from_numpy(batch.smoke).float()[:, None].expand(count, rows * columns)
         dense = dense + 0.5 * functional.binary_cross_entropy_with_logits(logits[..., -1], hazy)
-        ids, embeds, positions = batch_inputs(self.model, batch.prompts, pool_means(tokens, batch.plans), self.pad_id)
+        ids, embeds, positions = batch_inputs(
+            self.model, batch.prompts, pool_means(tokens[batch.order], batch.plans), self.pad_id
+        )
         hidden = self.model.model.language_model(
             inputs_embeds=embeds, position_ids=positions, use_cache=False
         ).last_hidden_state
@@ -120,7 +124,7 @@ def _train_rank(rank: int, ranks: int, pool: Path, out: Path, settings: DemoSett
     for step in range(start, settings.steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, settings)
-        caption, dense, right = losses(next(stream))
+        caption, dense, right = losses(next(stream), tower_learns=step % settings.tower_every == 0)
         optimizer.zero_grad(set_to_none=True)
         (caption + settings.dense_weight * dense).backward()
         _average_gradients(parameters, ranks)
@@ -152,11 +156,11 @@ def _train_rank(rank: int, ranks: int, pool: Path, out: Path, settings: DemoSett
 def _average_gradients(parameters: list[nn.Parameter], ranks: int) -> None:
     if ranks == 1:
         return
-    flat = torch.cat([torch.zeros(p.numel()) if p.grad is None else p.grad.flatten() for p in parameters])
+    learning = [p for p in parameters if p.grad is not None]
+    flat = torch.cat([p.grad.flatten() for p in learning if p.grad is not None])
     distributed.all_reduce(flat)
     flat /= ranks
-    shares = torch.split(flat, [p.numel() for p in parameters])
-    for parameter, gradient in zip(parameters, shares, strict=True):
+    for parameter, gradient in zip(learning, torch.split(flat, [p.numel() for p in learning]), strict=True):
         parameter.grad = gradient.view_as(parameter)
 
 
