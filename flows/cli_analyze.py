@@ -22,6 +22,7 @@ from flows.cli_common import (
 )
 
 if TYPE_CHECKING:
+    from blocks.access import AccessConfig, StoreAccess
     from blocks.media_store import MediaStore
     from tasks.records.specs import MediaRequest
 
@@ -121,6 +122,7 @@ def _run_all(
     context: click.Context, requests: list["MediaRequest"], place: Path | str, options: dict[str, Any], readable: TextIO
 ) -> tuple[list[dict[str, Any]], str]:
     """Run every request and return the entries, in order, and the store's address."""
+    from blocks.access_open import open_access
     from flows.cli_prefect import prefect_api
     from flows.cli_summary import failed_entry
 
@@ -130,10 +132,14 @@ def _run_all(
         for entry in entries:
             _tell_failure(entry)
         return entries, str(place)
+    config = _config_of(place)
+    if config is not None:
+        _check(open_access(config))  # before a server is started
     with prefect_api(debug=context.obj["debug"]):
-        block = _opened(place)
+        block = _opened(place, config)
         access = block.access()
-        access.exists(access.uri_of("reports/probe"))  # wrong credentials are told now, not after decoding
+        if config is None:
+            _check(access)
         say(f"Results: {place_of(access.root_uri)}")
         entries = []
         for number, (request, facts) in enumerate(zip(requests, refused, strict=True), start=1):
@@ -211,27 +217,45 @@ def _place_named(store: str) -> Path | str:
     return writable_folder(Path(store), make=False)
 
 
-def _opened(place: Path | str) -> "MediaStore":
-    """Return the store at a place that ``_place_named`` found."""
+def _config_of(place: Path | str) -> "AccessConfig | None":
+    """Return how a folder or an S3 address is reached; None for a block, which only Prefect knows."""
+    from blocks.access import LocalConfig, S3Config
+
+    if isinstance(place, Path):
+        return LocalConfig(root=str(writable_folder(place)))
+    if not place.startswith("s3://"):
+        return None
+    bucket, _, prefix = place.removeprefix("s3://").partition("/")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    # Credentials stay in the environment: in the block they would lie in Prefect's database.
+    return S3Config(
+        bucket=bucket, prefix=prefix.strip("/"), endpoint_url=os.environ.get("AWS_ENDPOINT_URL"), region=region
+    )
+
+
+def _check(access: "StoreAccess") -> None:
+    """Ask the store something, so that a wrong bucket or credential is told now and not after decoding."""
+    access.exists(access.uri_of("reports/probe"))
+
+
+def _opened(place: Path | str, config: "AccessConfig | None") -> "MediaStore":
+    """Return the block of a place that ``_place_named`` found; needs Prefect."""
+    from blocks.access import LocalConfig, S3Config
     from blocks.media_store import LocalMediaStore, MediaStore, S3MediaStore
     from tasks.records.errors import ConfigurationError
 
-    if isinstance(place, Path):
-        return LocalMediaStore(root=str(writable_folder(place)))
-    if place.startswith("s3://"):
-        bucket, _, prefix = place.removeprefix("s3://").partition("/")
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-        # Credentials stay in the environment: in the block they would lie in Prefect's database.
-        return S3MediaStore(
-            bucket=bucket, prefix=prefix.strip("/"), endpoint_url=os.environ.get("AWS_ENDPOINT_URL"), region=region
-        )
+    if isinstance(config, LocalConfig):
+        return LocalMediaStore(root=config.root)
+    if isinstance(config, S3Config):
+        return S3MediaStore(**config.model_dump(include={"bucket", "prefix", "endpoint_url", "region"}))
+    name = str(place)
     try:
-        return MediaStore.named(place)
+        return MediaStore.named(name)
     except ConfigurationError as error:
-        if not error.message.startswith(_NO_SUCH_BLOCK) or place == "default" or place.startswith(_BLOCK_SLUGS):
+        if not error.message.startswith(_NO_SUCH_BLOCK) or name == "default" or name.startswith(_BLOCK_SLUGS):
             raise
-    say(f"No store block is named {place!r}: results go into the folder ./{place}")
-    return LocalMediaStore(root=str(writable_folder(Path(place))))
+    say(f"No store block is named {name!r}: results go into the folder ./{name}")
+    return LocalMediaStore(root=str(writable_folder(Path(name))))
 
 
 def _tell_failure(entry: dict[str, Any]) -> None:

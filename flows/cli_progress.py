@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from flows.cli_common import say
-from tasks.algorithms.wording import STAGE_WORDS, counted, human_count, human_seconds, stage_words
+from tasks.algorithms.wording import STAGE_WORDS, counted, human_count, stage_words
 
 _LINE_EVERY_S = 10.0
 
@@ -61,6 +61,7 @@ class Bars:
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
+            refresh_per_second=5,
         )
         self._tasks: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -97,11 +98,6 @@ class Bars:
         if not self._progress.tasks[self._tasks[stage]].started:
             self._progress.update(self._tasks[stage], visible=True)
             self._progress.start_task(self._tasks[stage])
-
-
-def timing_words(stage: str, seconds: float, *, from_cache: bool) -> str:
-    """Return ``decode 41.7 s``, or that a stage was taken from an earlier run."""
-    return f"{stage} from an earlier run" if from_cache else f"{stage} {human_seconds(seconds)}"
 
 
 def _place(stage: str) -> str:
