@@ -42,6 +42,11 @@ class StoreAccess(Protocol):
 
     root_uri: str
 
+    @property
+    def config(self) -> "AccessConfig":
+        """How this store is reached; what a child needs to open it too."""
+        ...
+
     def uri_of(self, key: str) -> str:
         """Return the URI of a key under the root; keys never leave it (no ``..``, no leading ``/``)."""
         ...

@@ -132,16 +132,29 @@ class S3Access:
         )
         return uri
 
-    def write_file(self, key: str, path: Path, *, content_type: str = "application/octet-stream") -> str:
-        """Write a local file in parts of 16 MiB, one in memory at a time, and return its URI.
+    def write_file(
+        self,
+        key: str,
+        path: Path,
+        *,
+        content_type: str = "application/octet-stream",
+        part_bytes: int = PART_BYTES,
+    ) -> str:
+        """Write a local file in parts, one in memory at a time, and return its URI; one part's worth goes as a whole.
 
-        Parts grow beyond that only where 10,000 of them would not hold the file. A failure aborts the upload; after a
-        kill the parts stay invisible until the bucket's lifecycle rule removes them.
+        A failure aborts the upload; after a kill the parts stay invisible until the bucket's lifecycle rule removes
+        them.
+
+        Args:
+            key: under the root.
+            path: the file.
+            content_type: stored with the object.
+            part_bytes: size of a part, at least 5 MiB; parts grow where 10,000 of them would not hold the file.
         """
         uri = self.uri_of(key)
         try:
             with open(path, "rb") as file:
-                part_bytes = max(PART_BYTES, -(-path.stat().st_size // (MAX_PARTS - 1)))
+                part_bytes = max(part_bytes, -(-path.stat().st_size // (MAX_PARTS - 1)))
                 first = file.read(part_bytes)
                 if len(first) < part_bytes:
                     return self.write_bytes(key, first, content_type=content_type)

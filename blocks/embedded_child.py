@@ -82,7 +82,7 @@ def load_engine(weights: Path) -> Engine:
     model = Qwen2VLForConditionalGeneration.from_pretrained(
         weights, dtype=torch.bfloat16 if gpu else torch.float32, attn_implementation="sdpa", local_files_only=True
     )
-    model.eval().to(device)
+    model.train(False).to(device)
     return Engine(
         model=model,
         tokenizer=AutoTokenizer.from_pretrained(weights, local_files_only=True),

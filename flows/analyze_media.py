@@ -5,7 +5,7 @@ from typing import Any
 from prefect import flow, runtime
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
-from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from blocks.embedded_vlm import shared_engine
 from blocks.media_store import MediaStore
@@ -23,7 +23,7 @@ from tasks.segments import combine, inference_requests
 from tasks.select_keyframes import select_keyframes
 from tasks.stream_pull import stream_pull
 
-_SEGMENTS_AT_A_TIME = 2
+_RUNNER: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=2)  # segments asked at a time
 
 
 def _run_name() -> str:
@@ -34,7 +34,7 @@ def _run_name() -> str:
 @flow(
     name="analyze-media",
     flow_run_name=_run_name,
-    task_runner=ThreadPoolTaskRunner(max_workers=_SEGMENTS_AT_A_TIME),
+    task_runner=_RUNNER,
     persist_result=False,
 )
 def analyze_media(request: MediaRequest, refresh: bool = False) -> State[MediaReport]:

@@ -1,16 +1,69 @@
-"""What decode children are told: the store, the pinned version and the limits."""
+"""Decode children: told the store, the pinned version and the limits; their errors gain the medium's pseudonym."""
 
 from typing import Any
 
-from blocks.access import ObjectStat, revealed
+from blocks.access import ObjectStat, StoreAccess, label_of, revealed
 from blocks.access_open import access_for
+from blocks.child import Json, Progress, run_child
 from blocks.media_store import MediaStore
+from tasks.records.errors import BudgetExceeded, CorruptMedia, ScopeFlowError
 from tasks.records.media import PulledMedia
 from tasks.records.specs import DecodeSpec
 
 
-def media_request(pulled: PulledMedia, spec: DecodeSpec, store: MediaStore) -> dict[str, Any]:
-    """Return the part of a decode child's request that names the pinned medium, and how to reach it."""
+def run_decode_child(
+    function: str,
+    access: StoreAccess,
+    stat: ObjectStat,
+    spec: DecodeSpec,
+    *,
+    timeout_s: float | None = None,
+    on_progress: Progress | None = None,
+    **more: Any,
+) -> Json:
+    """Run one function of ``blocks.decode_child`` on a pinned object, under the limits of ``spec``.
+
+    Args:
+        function: ``probe``, ``decode`` or ``extract``.
+        timeout_s: a deadline shorter than that of ``spec``.
+        more: further parts of the request.
+
+    Raises:
+        ScopeFlowError: the child's own, its message led by the medium's pseudonym; ``BudgetExceeded`` past a limit;
+            ``CorruptMedia`` when the decoder itself dies of the medium.
+    """
+    try:
+        return run_child(
+            f"blocks.decode_child:{function}",
+            {
+                "access": revealed(access.config),
+                "stat": stat.model_dump(mode="json"),
+                "decode": spec.model_dump(mode="json"),
+                **more,
+            },
+            timeout_s=min(spec.max_seconds, timeout_s or spec.max_seconds),
+            max_rss_bytes=spec.max_child_rss_bytes,
+            on_progress=on_progress,
+            timeout_error=BudgetExceeded,
+            crash_error=CorruptMedia,
+        )
+    except ScopeFlowError as error:
+        label = label_of(stat.uri)
+        if error.message.startswith(label):
+            raise
+        raise type(error)(f"{label}: {error.message}") from None
+
+
+def run_on_medium(
+    function: str,
+    pulled: PulledMedia,
+    spec: DecodeSpec,
+    store: MediaStore,
+    *,
+    on_progress: Progress | None = None,
+    **more: Any,
+) -> Json:
+    """Run one function of ``blocks.decode_child`` on the version of a medium that was pinned when the run began."""
     media = pulled.media
     stat = ObjectStat(
         uri=media.uri,
@@ -19,9 +72,5 @@ def media_request(pulled: PulledMedia, spec: DecodeSpec, store: MediaStore) -> d
         size_bytes=media.size_bytes,
         last_modified_ns=media.last_modified_ns,
     )
-    return {
-        "access": revealed(access_for(media.uri, store.access()).config),
-        "stat": stat.model_dump(mode="json"),
-        "kind": media.kind.value,
-        "decode": spec.model_dump(mode="json"),
-    }
+    access = access_for(media.uri, store.access())
+    return run_decode_child(function, access, stat, spec, on_progress=on_progress, kind=media.kind.value, **more)

@@ -6,13 +6,11 @@ from typing import Any
 
 from prefect import task
 
-from blocks.child import run_child
 from blocks.media_store import MediaStore
 from blocks.run_view import StageProgress
-from tasks.children import media_request
+from tasks.children import run_on_medium
 from tasks.policy import RETRIES, cached_as
 from tasks.records.base import digest_of
-from tasks.records.errors import BudgetExceeded, CorruptMedia
 from tasks.records.media import PulledMedia
 from tasks.records.signals import SignalsRef
 from tasks.records.specs import DecodeSpec
@@ -27,15 +25,7 @@ def decode(pulled: PulledMedia, spec: DecodeSpec, store: MediaStore) -> SignalsR
     """Score every frame worth scoring, in a child process with a deadline and a memory limit."""
     with tempfile.TemporaryDirectory(prefix="scopeflow-") as folder, StageProgress("decode") as progress:
         table = Path(folder) / "signals.parquet"
-        found = run_child(
-            "blocks.decode_child:decode",
-            {**media_request(pulled, spec, store), "table_path": str(table)},
-            timeout_s=spec.max_seconds,
-            max_rss_bytes=spec.max_child_rss_bytes,
-            on_progress=progress.show,
-            timeout_error=BudgetExceeded,
-            crash_error=CorruptMedia,
-        )
+        found = run_on_medium("decode", pulled, spec, store, on_progress=progress.show, table_path=str(table))
         key = f"signals/{pulled.media.media_id}/{digest_of(spec)}.parquet"
         uri = store.access().write_file(key, table, content_type="application/vnd.apache.parquet")
     return SignalsRef(uri=uri, **found)

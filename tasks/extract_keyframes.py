@@ -7,15 +7,14 @@ from typing import Any
 
 from prefect import task
 
-from blocks.child import run_child
 from blocks.media_store import MediaStore
 from blocks.run_view import StageProgress, image_artifact
 from tasks.algorithms.contact_sheet import contact_sheet
 from tasks.algorithms.pictures import Pixels, read_picture, webp_bytes
-from tasks.children import media_request
+from tasks.children import run_on_medium
 from tasks.policy import RETRIES, cached_as
 from tasks.records.base import digest_of
-from tasks.records.errors import BudgetExceeded, CorruptMedia
+from tasks.records.errors import CorruptMedia
 from tasks.records.keyframes import Keyframe, KeyframeSet
 from tasks.records.media import PulledMedia
 from tasks.records.specs import DecodeSpec
@@ -34,18 +33,14 @@ def extract_keyframes(pulled: PulledMedia, chosen: KeyframeSet, spec: DecodeSpec
     access = store.access()
     key = f"keyframes/{pulled.media.media_id}/{digest_of(chosen)}"
     with tempfile.TemporaryDirectory(prefix="scopeflow-") as folder, StageProgress("extract-keyframes") as progress:
-        found = run_child(
-            "blocks.decode_child:extract",
-            {
-                **media_request(pulled, spec, store),
-                "keyframes": [{"frame_index": k.frame_index, "pts_ns": k.pts_ns} for k in chosen.keyframes],
-                "out_dir": folder,
-            },
-            timeout_s=spec.max_seconds,
-            max_rss_bytes=spec.max_child_rss_bytes,
+        found = run_on_medium(
+            "extract",
+            pulled,
+            spec,
+            store,
             on_progress=progress.show,
-            timeout_error=BudgetExceeded,
-            crash_error=CorruptMedia,
+            keyframes=[{"frame_index": k.frame_index, "pts_ns": k.pts_ns} for k in chosen.keyframes],
+            out_dir=folder,
         )
         pictures = {picture["frame_index"]: picture for picture in found["pictures"]}
         missing = [k.frame_index for k in chosen.keyframes if k.frame_index not in pictures]

@@ -55,7 +55,8 @@ class RunRecord:
         self._timings.append(
             StageTiming(stage=work.name, seconds=time.monotonic() - began, from_cache=state.name == "Cached")
         )
-        return self._value(work.name, state)
+        value: T = self._value(work.name, state)
+        return value
 
     def mapped_stage(self, work: Task[..., T], arguments: list[tuple[Any, ...]]) -> list[T]:
         """Run one stage for several inputs, as many at a time as the flow's task runner allows; keep what succeeds.
@@ -93,10 +94,11 @@ class RunRecord:
             StageStopped: it raised a ``ScopeFlowError``, which is in the report now.
         """
         try:
-            return work(*arguments)
+            value: T = work(*arguments)
         except ScopeFlowError as error:
             self.fail(stage, error)
             raise StageStopped from None
+        return value
 
     def found(self, **parts: Any) -> None:
         """Keep parts of the report by their field names."""

@@ -2,13 +2,11 @@
 
 from prefect import task
 
-from blocks.access import revealed
 from blocks.access_open import access_for, normalise_uri
-from blocks.child import run_child
 from blocks.media_store import MediaStore
+from tasks.children import run_decode_child
 from tasks.policy import PERSISTED, RETRIES
 from tasks.records.base import digest_of
-from tasks.records.errors import BudgetExceeded, CorruptMedia
 from tasks.records.media import MediaKind, MediaProbe, MediaRef, PulledMedia
 from tasks.records.specs import MediaRequest
 
@@ -21,18 +19,7 @@ def stream_pull(request: MediaRequest, store: MediaStore) -> PulledMedia:
     uri = normalise_uri(request.uri)
     access = access_for(uri, store.access())
     stat = access.stat(uri)
-    found = run_child(
-        "blocks.decode_child:probe",
-        {
-            "access": revealed(access.config),
-            "stat": stat.model_dump(mode="json"),
-            "decode": request.decode.model_dump(mode="json"),
-        },
-        timeout_s=min(request.decode.max_seconds, _PROBE_TIMEOUT_S),
-        max_rss_bytes=request.decode.max_child_rss_bytes,
-        timeout_error=BudgetExceeded,
-        crash_error=CorruptMedia,
-    )
+    found = run_decode_child("probe", access, stat, request.decode, timeout_s=_PROBE_TIMEOUT_S)
     media = MediaRef(
         uri=uri,
         etag=stat.etag,

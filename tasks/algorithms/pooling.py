@@ -35,7 +35,8 @@ def token_scores(luma: npt.NDArray[np.generic], token_px: int) -> npt.NDArray[np
     rows, columns = height // token_px, width // token_px
     means = gradient.reshape(rows, token_px, columns, token_px).mean(axis=(1, 3))
     floor = 2.0 * noise_sigma(grey) * 2.0 / np.sqrt(np.pi)
-    return np.maximum(means - floor, 0.0).astype(np.float32)
+    scores: npt.NDArray[np.float32] = np.maximum(means - floor, 0.0).astype(np.float32)
+    return scores
 
 
 def noise_sigma(grey: FloatImage) -> float:
