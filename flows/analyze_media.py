@@ -13,12 +13,13 @@ from tasks.decode import decode
 from tasks.extract_keyframes import extract_keyframes
 from tasks.infer import infer
 from tasks.pool_patches import pool_patches
+from tasks.provenance import request_digest
 from tasks.publish import publish
 from tasks.records.base import digest_of
 from tasks.records.errors import ScopeFlowError
 from tasks.records.report import MediaReport
 from tasks.records.specs import MediaRequest
-from tasks.run_record import RunRecord, request_digest
+from tasks.run_record import RunRecord
 from tasks.segments import combine, inference_requests
 from tasks.select_keyframes import select_keyframes
 from tasks.stream_pull import stream_pull

@@ -128,7 +128,7 @@ def _run_all(
 
     refused = [_refusal(request.uri) for request in requests]
     if all(refused):  # nothing to start a server for
-        entries = [failed_entry(request.uri, facts) for request, facts in zip(requests, refused, strict=True) if facts]
+        entries = [failed_entry(request, facts) for request, facts in zip(requests, refused, strict=True) if facts]
         for entry in entries:
             _tell_failure(entry)
         return entries, str(place)
@@ -148,8 +148,8 @@ def _run_all(
             if facts is None:
                 entries.append(_run_one(context, request, block, options, readable))
             else:
-                entries.append(failed_entry(request.uri, facts))
-            if entries[-1]["report"] is None:
+                entries.append(failed_entry(request, facts))
+            if entries[-1]["error"]:
                 _tell_failure(entries[-1])
     return entries, place_of(access.root_uri) or str(place)
 
@@ -187,7 +187,7 @@ def _run_one(
             import traceback
 
             traceback.print_exception(error)
-        return failed_entry(request.uri, error_facts(error))
+        return failed_entry(request, error_facts(error))
     click.echo(summary(request.uri, report), file=readable)
     entry = entry_of(request.uri, report)
     if options["open_report"] and entry["report_html"]:
@@ -269,6 +269,6 @@ def _tell_unfinished(entries: list[dict[str, Any]]) -> None:
         return
     say(f"\n{len(unfinished)} of {len(entries)} media did not complete:")
     for entry in unfinished:
-        failures = entry["report"]["failures"] if entry["report"] else [{"stage": "start", **entry["error"]}]
+        failures = entry["report"]["failures"]
         why = "; ".join(f"{failure['stage']}: {failure['message']}" for failure in failures) or "see its report"
         say(f"  {entry['medium']} ({entry['outcome']}): {why}")

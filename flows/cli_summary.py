@@ -5,7 +5,9 @@ from typing import Any
 
 from flows.cli_common import place_of
 from tasks.algorithms import wording as words
-from tasks.records.report import MediaReport
+from tasks.provenance import provenance_of
+from tasks.records.report import MediaReport, StageFailure
+from tasks.records.specs import MediaRequest
 
 _WIDTH = 100
 _OUTCOMES = {"complete": "✓ complete", "partial": "! partial", "failed": "✗ failed"}
@@ -24,17 +26,13 @@ def entry_of(medium: str, report: MediaReport) -> dict[str, Any]:
     }
 
 
-def failed_entry(medium: str, error: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of a medium that ended without a report."""
-    return {
-        "medium": medium,
-        "outcome": "failed",
-        "report_html": None,
-        "report_json": None,
-        "contact_sheet": None,
-        "error": error,
-        "report": None,
-    }
+def failed_entry(request: MediaRequest, error: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of a medium that never came to a run; its report says why and is not published."""
+    failure = StageFailure(
+        stage="stream-pull", cause=error["cause"], message=error["message"], retryable=error["unexpected"]
+    )
+    report = MediaReport(outcome="failed", request=request, failures=(failure,), provenance=provenance_of(request))
+    return {**entry_of(request.uri, report), "error": error}
 
 
 def summary(medium: str, report: MediaReport) -> str:

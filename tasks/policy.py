@@ -44,3 +44,15 @@ def cached_as(stage: str, digest: Callable[[dict[str, Any]], tuple[str, str]]) -
         return f"results/{stage}/{media_id}/{rest}"
 
     return {"cache_key_fn": key, **PERSISTED}
+
+
+def once_a_run(stage: str) -> dict[str, Any]:
+    """Return the task options that keep a result under ``results/<stage>/<flow run id>``.
+
+    A retry of the same run goes on with the version it pinned; a new run looks again, since objects change.
+    """
+
+    def key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
+        return f"results/{stage}/{context.task_run.flow_run_id}"
+
+    return {"cache_key_fn": key, **PERSISTED}

@@ -9,12 +9,11 @@ from blocks.access import StoreAccess
 from blocks.media_store import MediaStore
 from blocks.run_view import markdown_artifact
 from tasks.algorithms.pictures import read_picture, thumbnail, webp_bytes
-from tasks.algorithms.report_html import render_report
+from tasks.algorithms.report_html import pictures_wanted, render_report
 from tasks.policy import RETRIES, cached_as
 from tasks.records.base import digest_of
 from tasks.records.report import MediaReport
 
-_SHOWN_KEYFRAMES = 48  # pictures of more would make the page, and the memory to write it, grow with the medium
 _THUMB_PX = 480
 _MAX_PICTURE_BYTES = 512 << 20
 
@@ -61,14 +60,8 @@ def _as_lines(text: str) -> str:
 
 
 def _pictures(report: MediaReport, access: StoreAccess) -> dict[str, bytes]:
-    """Return small WebP pictures by URI: keyframes and their overlays, spread over the medium when there are many."""
-    if report.keyframes is None:
-        return {}
-    overlays = {frame.frame_index: frame.overlay_uri for frame in report.pooling.frames} if report.pooling else {}
-    keyframes = report.keyframes.keyframes
-    step = max(1, -(-len(keyframes) // _SHOWN_KEYFRAMES))
-    uris = [uri for k in keyframes[::step] for uri in (k.image_uri, overlays.get(k.frame_index)) if uri is not None]
-    return {uri: _small(access.read_bytes(uri, max_bytes=_MAX_PICTURE_BYTES)) for uri in uris}
+    """Return small WebP pictures of the page's keyframes and their overlays, by URI."""
+    return {uri: _small(access.read_bytes(uri, max_bytes=_MAX_PICTURE_BYTES)) for uri in pictures_wanted(report)}
 
 
 def _small(encoded: bytes) -> bytes:

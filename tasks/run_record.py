@@ -3,8 +3,6 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
 from prefect import Task
@@ -14,7 +12,7 @@ from prefect.settings import PREFECT_UI_URL
 
 from blocks.media_store import MediaStore
 from blocks.progress import report
-from tasks.records.base import digest_of
+from tasks.provenance import provenance_of
 from tasks.records.errors import ScopeFlowError, TransientError
 from tasks.records.report import MediaReport, Provenance, StageFailure, StageTiming
 from tasks.records.specs import MediaRequest
@@ -155,23 +153,13 @@ class RunRecord:
         return "complete"
 
 
-def request_digest(request: MediaRequest) -> str:
-    """Return the digest of what was asked, whatever store it is written to."""
-    return digest_of(request.model_copy(update={"media_store": ""}))
-
-
 def _provenance(request: MediaRequest) -> Provenance:
     context = FlowRunContext.get()
     run_id = str(context.flow_run.id) if context and context.flow_run else None
     ui: Callable[[], str | None] = PREFECT_UI_URL.value
     address = ui()
-    return Provenance(
-        scopeflow_version=version("scopeflow"),
-        request_digest=request_digest(request),
-        flow_run_id=run_id,
-        flow_run_url=f"{address}/runs/flow-run/{run_id}" if address and run_id else None,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    url = f"{address}/runs/flow-run/{run_id}" if address and run_id else None
+    return provenance_of(request, flow_run_id=run_id, flow_run_url=url)
 
 
 def _unexpected(error: BaseException) -> str:

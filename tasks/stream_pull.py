@@ -5,7 +5,7 @@ from prefect import task
 from blocks.access_open import access_for, normalise_uri
 from blocks.media_store import MediaStore
 from tasks.children import run_decode_child
-from tasks.policy import PERSISTED, RETRIES
+from tasks.policy import RETRIES, once_a_run
 from tasks.records.base import digest_of
 from tasks.records.media import MediaKind, MediaProbe, MediaRef, PulledMedia
 from tasks.records.specs import MediaRequest
@@ -13,9 +13,9 @@ from tasks.records.specs import MediaRequest
 _PROBE_TIMEOUT_S = 120.0
 
 
-@task(name="stream-pull", **RETRIES, **PERSISTED)
+@task(name="stream-pull", **RETRIES, **once_a_run("stream-pull"))
 def stream_pull(request: MediaRequest, store: MediaStore) -> PulledMedia:
-    """Pin the medium's version and read its header by ranged reads; never cached, since objects change."""
+    """Pin the medium's version and read its header by ranged reads."""
     uri = normalise_uri(request.uri)
     access = access_for(uri, store.access())
     stat = access.stat(uri)
