@@ -162,14 +162,19 @@ class FrameLog:
         if text not in self.warnings and len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(text)
 
-    def finish(self, promised: str) -> None:
+    def finish(self, promised: str, *, packets: int = 0) -> None:
         """Close the last gap and raise ``CorruptMedia`` if nothing, or less than half, was good.
 
         Args:
             promised: what the header promised, for the message ("30 frames").
+            packets: how many pieces of picture data there were, whatever became of them.
         """
         if self._last_ns is not None:
             self._close_gap(self._last_ns)
+        if self.delivered == 0 and packets:
+            raise CorruptMedia(
+                f"no frame could be decoded from {packets} packets: the file is damaged all over or encrypted"
+            )
         if self.delivered == 0:
             raise CorruptMedia(f"no frame could be decoded (its header promised {promised})")
         if self.corrupt == self.delivered:

@@ -23,13 +23,18 @@ class MediaStore(WritableFileSystem, ABC):
         """Open the store; nothing is sent before its first use."""
         return open_access(self.config())
 
+    @staticmethod
+    def _key(path: str) -> str:
+        """Return the key of a result: Prefect names failures by a bare random id, which would litter the root."""
+        return path if "/" in path else f"results/unnamed/{path}"
+
     # Prefect's result store calls `aread_path(path)` from async code and `read_path(path, _sync=True)` from sync code,
     # and takes any exception from reading as "no result there".
     def read_path(self, path: str, _sync: bool = True) -> bytes:  # type: ignore[override]
         """Return the content at a key under the root; an absent one raises ``FileNotFoundError``."""
         access = self.access()
         try:
-            return access.read_bytes(access.uri_of(path))
+            return access.read_bytes(access.uri_of(self._key(path)))
         except MediaNotFound as error:
             raise FileNotFoundError(error.message) from None
 
@@ -39,7 +44,7 @@ class MediaStore(WritableFileSystem, ABC):
 
     def write_path(self, path: str, content: bytes, _sync: bool = True) -> str:  # type: ignore[override]
         """Write content atomically at a key under the root and return its URI."""
-        return self.access().write_bytes(path, content)
+        return self.access().write_bytes(self._key(path), content)
 
     async def awrite_path(self, path: str, content: bytes) -> str:
         """Write content atomically at a key under the root and return its URI."""

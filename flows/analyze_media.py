@@ -98,7 +98,7 @@ def _saved_name(store: MediaStore) -> str:
 def _published(record: RunRecord) -> MediaReport:
     report = record.report()
     with record.until_a_stage_stops():
-        return record.stage(publish, report)
+        return record.of_this_run(record.stage(publish, report))
     return record.report()
 
 

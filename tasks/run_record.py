@@ -131,6 +131,10 @@ class RunRecord:
             **self._found,
         )
 
+    def of_this_run(self, published: MediaReport) -> MediaReport:
+        """Return a published report with this run's times and identity; the stored one keeps those it was made with."""
+        return published.model_copy(update={"timings": tuple(self._timings), "provenance": _provenance(self._request)})
+
     def _prepared(self, work: Task[..., T]) -> Any:
         return work.with_options(result_storage=self._store, refresh_cache=self._refresh)
 

@@ -68,7 +68,7 @@ class VideoSource:
         stream, context = self._stream, self._stream.codec_context
         aspect = stream.sample_aspect_ratio or context.sample_aspect_ratio or Fraction(1)
         return MediaProbe(
-            container=self._wrapped + self._container.format.name,
+            container=self._wrapped + self._container.format.long_name,
             codec=context.name,
             width_px=context.width,
             height_px=context.height,
@@ -88,7 +88,7 @@ class VideoSource:
             self._log.note_frame(pts_ns, frame.is_corrupt)
             yield DecodedFrame(index, pts_ns, frame.is_corrupt, lambda shown=frame: luma_of(shown))  # type: ignore[misc]
         self._warn_if_cut()
-        self._log.finish(self._promise())
+        self._log.finish(self._promise(), packets=self._packets)
 
     def extract(self, targets: Sequence[FrameTarget]) -> Iterator[tuple[int, ByteImage]]:
         """Yield the targets' pictures in one pass: forward where that is nearer, else from the keyframe before.

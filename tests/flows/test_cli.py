@@ -95,7 +95,7 @@ def test_a_missing_file_is_told_at_once_and_nothing_is_started(tmp_path: Path) -
     found = json.loads(ran.stdout)
     assert found["outcome"] == "failed"
     assert [entry["error"]["cause"] for entry in found["reports"]] == ["MediaNotFound", "UnsupportedMedia"]
-    assert [entry["report"] for entry in found["reports"]] == [None, None]
+    assert [entry["report"]["failures"][0]["stage"] for entry in found["reports"]] == ["stream-pull"] * 2
     assert "2 of 2 media did not complete" in ran.stderr
     assert "Check the spelling" in ran.stderr
     assert "Traceback" not in ran.stderr
