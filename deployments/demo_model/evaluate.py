@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -74,8 +75,8 @@ def load_model(folder: Path) -> tuple[Any, Any]:
     """Load the checkpoint's weights, as they are rounded, into float32, and its tokenizer."""
     from transformers import Qwen2VLForConditionalGeneration
 
-    model = Qwen2VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
-    return model, text.load_tokenizer(folder)
+    model: Any = Qwen2VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    return model.eval(), text.load_tokenizer(folder)
 
 
 def held_out_scenes(count: int, settings: DemoSettings, seed: int = EVALUATION_SEED) -> list[Sample]:
@@ -178,7 +179,7 @@ def measure(
     question: str = text.DEFAULT_QUESTION,
     seed: int = 1,
 ) -> dict[str, float]:
-    """Ask about samples, ``frames`` to a prompt, and count per frame.
+    """Ask about samples, ``frames`` to a prompt, and count per frame; times start within an hour, gaps are 0.3 to 10 s.
 
     Returns:
         frames; tokens (mean kept of a frame) and native_tokens; findings_right, stamps_right and lines_right (shares of
@@ -191,7 +192,8 @@ def measure(
     for start in range(0, len(groups), _BATCH):
         prompts, wanted = [], []
         for group in groups[start : start + _BATCH]:
-            times = sorted(round(random.uniform(0, 3600), 1) for _ in group)
+            start_s = random.uniform(0, 3600)
+            times = [round(start_s + gap, 1) for gap in accumulate(random.uniform(0.3, 10) for _ in group)]
             plans = [planner(sample.pixels, settings) for sample in group]
             kept += sum(plan.pooled_tokens for plan in plans)
             native += sum(plan.native_tokens for plan in plans)

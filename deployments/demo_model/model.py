@@ -168,7 +168,7 @@ def patches_of(pixels: npt.NDArray[np.uint8], settings: DemoSettings) -> torch.T
     """
     batch, height, width, _ = pixels.shape
     p, m = settings.patch_px, settings.merge
-    image = torch.from_numpy(pixels).float().div_(255)
+    image = torch.tensor(pixels).float().div_(255)
     image = (image - torch.tensor(settings.image_mean)) / torch.tensor(settings.image_sigma)
     rows, columns = height // (p * m), width // (p * m)
     cut = image.view(batch, rows, m, p, columns, m, p, 3).permute(0, 1, 4, 2, 5, 7, 3, 6)

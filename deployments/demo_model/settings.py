@@ -39,10 +39,10 @@ class DemoSettings:
     picture_shares: tuple[float, ...] = (0.5, 0.2, 0.15, 0.15)
 
     seed: int = 20
-    steps: int = 2400
+    steps: int = 2600
     frames_per_step: int = 16
     prompts_per_frame: int = 3  # the vision tower is the costly part: each picture is asked about several times
-    tower_every: int = 3  # once it has learnt what covers each token, the vision tower need not learn in every step
+    tower_every: int = 6  # once it has learnt what covers each token, the vision tower need not learn in every step
     learning_rate: float = 1.5e-3
     warmup_steps: int = 120
     weight_decay: float = 0.02
@@ -50,7 +50,7 @@ class DemoSettings:
     pool_scenes: int = 16000
     checkpoint_steps: int = 150
     frame_counts: tuple[int, ...] = field(default=(1, 2, 3, 4))
-    frame_count_shares: tuple[float, ...] = field(default=(0.2, 0.3, 0.15, 0.35))
+    frame_count_shares: tuple[float, ...] = field(default=(0.1, 0.35, 0.15, 0.4))
 
     @property
     def token_px(self) -> int:
