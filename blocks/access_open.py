@@ -90,9 +90,7 @@ def _s3_uri(rest: str) -> str:
     if not bucket:
         raise ConfigurationError("An S3 address has the form s3://bucket/key; the bucket is missing")
     if not key or key.endswith("/"):
-        raise UnsupportedMedia(
-            f"{label_of(f's3://{rest}')}: is a folder; name the objects in it"
-        )
+        raise UnsupportedMedia(f"{label_of(f's3://{rest}')}: is a folder; name the objects in it")
     return f"s3://{bucket}/{key}"
 
 

@@ -1,5 +1,6 @@
 """The embedded engine: a small or local Qwen2-VL checkpoint run by transformers in a child process."""
 
+import hashlib
 import json
 import threading
 from functools import lru_cache
@@ -100,9 +101,13 @@ class EmbeddedVlm:
 
 
 @lru_cache(maxsize=1)
-def shared_engine() -> EmbeddedVlm:
-    """Return this process's one embedded engine, so that many media load the model once; it ends with the process."""
-    return EmbeddedVlm()
+def shared_engine(folder: str | None = None) -> EmbeddedVlm:
+    """Return this process's one engine for a checkpoint, so that many media load it once; it ends with the process.
+
+    Args:
+        folder: a Qwen2-VL checkpoint; the demo model when None.
+    """
+    return EmbeddedVlm(Path(folder).expanduser() if folder else None)
 
 
 def read_card(weights: Path) -> ModelCard:
@@ -122,7 +127,7 @@ def read_card(weights: Path) -> ModelCard:
     size = processor.get("size", {})
     return ModelCard(
         model=own.get("model", weights.name),
-        revision=str(own.get("revision", config.get("transformers_version", "unknown"))),
+        revision=str(own["revision"]) if "revision" in own else _revision_of(weights),
         notice=own.get("notice"),
         can_summarise=own.get("can_summarise", True),
         max_segment_frames=own.get("max_segment_frames", 16),
@@ -131,6 +136,13 @@ def read_card(weights: Path) -> ModelCard:
         min_pixels=processor.get("min_pixels") or size["shortest_edge"],
         max_pixels=processor.get("max_pixels") or size["longest_edge"],
     )
+
+
+def _revision_of(weights: Path) -> str:
+    """Return a digest of a checkpoint's files by name, size and time; reading gigabytes of weights would cost minutes."""
+    files = sorted(path for path in weights.iterdir() if path.is_file())
+    facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
 
 
 def _read_json(path: Path) -> dict[str, Any]:

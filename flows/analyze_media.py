@@ -51,7 +51,7 @@ def analyze_media(request: MediaRequest, refresh: bool = False) -> State[MediaRe
     store = MediaStore.named(request.media_store)
     record = RunRecord(request, store, refresh=refresh)
     with record.until_a_stage_stops():
-        engine = record.attempt("infer", shared_engine)
+        engine = record.attempt("infer", shared_engine, request.model_folder)
         pulled = record.stage(stream_pull, request)
         record.found(media=pulled.media, probe=pulled.probe)
         signals = record.stage(decode, pulled, request.decode)

@@ -52,6 +52,9 @@ AWS_ENDPOINT_URL."""
     help="Where results are written: a folder, s3://bucket[/prefix], or the name of a saved store block.",
 )
 @click.option("--question", metavar="TEXT", help="What the model is asked.")
+@click.option(
+    "--model", "model_folder", metavar="FOLDER", help="A Qwen2-VL checkpoint on this machine instead of the demo model."
+)
 @click.option("--case-id", metavar="ID", help="A pseudonym; never a patient identifier.")
 @selection_options
 @click.option(
@@ -96,6 +99,7 @@ def _request(medium: str, options: dict[str, Any]) -> "MediaRequest":
     return MediaRequest(
         uri=medium,
         case_id=options["case_id"],
+        model_folder=str(Path(options["model_folder"]).expanduser().resolve()) if options["model_folder"] else None,
         selection=selection_of(options),
         pooling=checked(
             PoolSpec,

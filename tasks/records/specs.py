@@ -75,6 +75,11 @@ class MediaRequest(Record):
     uri: str = Field(title="Medium", description="s3://bucket/key, file:///path or a plain path", min_length=1)
     case_id: str | None = Field(default=None, title="Case", description="A pseudonym; never a patient identifier")
     media_store: str = Field(default="default", title="Store block", description="Where results are written")
+    model_folder: str | None = Field(
+        default=None,
+        title="Model",
+        description="Folder of a Qwen2-VL checkpoint on this machine; empty: the demo model",
+    )
     decode: DecodeSpec = Field(default_factory=DecodeSpec, title="Decoding")
     selection: SelectionSpec = Field(default_factory=SelectionSpec, title="Keyframes")
     pooling: PoolSpec = Field(default_factory=PoolSpec, title="Patch pooling")

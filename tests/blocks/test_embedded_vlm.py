@@ -204,3 +204,12 @@ def test_a_folder_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text("{}")
     with pytest.raises(ConfigurationError, match="llama"):
         EmbeddedVlm(tmp_path)
+
+
+def test_another_checkpoint_has_another_revision(tmp_path: Path) -> None:
+    for name in ("config.json", "preprocessor_config.json"):
+        (tmp_path / name).write_bytes((DEMO_WEIGHTS / name).read_bytes())
+    first = read_card(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    assert first.model == tmp_path.name
+    assert read_card(tmp_path).revision != first.revision, "or its answers would be taken for the first one's"
