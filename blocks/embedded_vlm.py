@@ -139,7 +139,7 @@ def read_card(weights: Path) -> ModelCard:
 
 
 def _revision_of(weights: Path) -> str:
-    """Return a digest of a checkpoint's files by name, size and time; reading gigabytes of weights would cost minutes."""
+    """Return a digest of the files by name, size and time; reading gigabytes of weights would cost minutes."""
     files = sorted(path for path in weights.iterdir() if path.is_file())
     facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]

@@ -20,7 +20,7 @@ from tasks.records.errors import ScopeFlowError
 from tasks.records.report import MediaReport
 from tasks.records.specs import MediaRequest
 from tasks.run_record import RunRecord
-from tasks.segments import combine, inference_requests
+from tasks.segments import combine, inference_requests, time_warnings
 from tasks.select_keyframes import select_keyframes
 from tasks.stream_pull import stream_pull
 
@@ -65,6 +65,7 @@ def analyze_media(request: MediaRequest, refresh: bool = False) -> State[MediaRe
         questions = record.attempt("infer", inference_requests, chosen, pooled, request.prompt, engine.card)
         results = record.mapped_stage(infer, [(question, engine) for question in questions])
         record.found(answer=combine(results, segments_asked=len(questions), notice=engine.card.notice))
+        record.found(warnings=signals.warnings + time_warnings(questions, results))
     return _final_state(_published(record))
 
 

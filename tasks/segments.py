@@ -1,7 +1,7 @@
 """From pooled keyframes to questions, and from answers to one text."""
 
 from blocks.embedded_vlm import ModelCard
-from tasks.algorithms.answers import answer_outcome, timeline_text
+from tasks.algorithms.answers import answer_outcome, timeline_text, unmatched_times
 from tasks.algorithms.prompts import cut_segments
 from tasks.records.base import digest_of
 from tasks.records.errors import BudgetExceeded
@@ -73,4 +73,16 @@ def combine(results: list[InferenceResult], *, segments_asked: int, notice: str 
         model_revision=first.model_revision,
         model_notice=notice,
         endpoint=first.endpoint,
+    )
+
+
+def time_warnings(questions: list[InferenceRequest], results: list[InferenceResult]) -> tuple[str, ...]:
+    """Return a warning for each answer that names times which none of its frames has."""
+    times = {question.request_id: [frame.pts_ns for frame in question.frames] for question in questions}
+    found = ((result, unmatched_times(result.text, times[result.request_id])) for result in results)
+    return tuple(
+        f"The answer to segment {result.segment_index + 1} names times that none of its frames has: "
+        f"{', '.join(wrong)} s. Trust the times of the keyframes."
+        for result, wrong in found
+        if wrong
     )
