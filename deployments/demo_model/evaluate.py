@@ -274,8 +274,8 @@ def main() -> None:
     """Evaluate a checkpoint and write the figures beside it, and into the card when it is the repository's own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
-    parser.add_argument("--scenes", type=int, default=400)
-    parser.add_argument("--clips", type=int, default=20)
+    parser.add_argument("--scenes", type=int, default=304)
+    parser.add_argument("--clips", type=int, default=14)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
