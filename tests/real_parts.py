@@ -20,3 +20,14 @@ def require(present: bool, reason: str) -> None:
     if os.environ.get(REQUIRED) == "1":
         pytest.fail(f"{reason} ({REQUIRED}=1 allows no skip)", pytrace=False)
     pytest.skip(reason)
+
+
+def require_cuda() -> None:
+    """Go on only on a machine with a CUDA device; FAIL_WITHOUT_CUDA=1 turns the skip into a failure."""
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    if os.environ.get("FAIL_WITHOUT_CUDA"):
+        pytest.fail("no CUDA device (FAIL_WITHOUT_CUDA allows no skip)", pytrace=False)
+    pytest.skip("no CUDA device on this machine")

@@ -17,6 +17,7 @@ from tasks.algorithms.token_math import patch_grid
 from tasks.records.errors import ConfigurationError, EndpointTimeout
 from tasks.records.inference import InferenceRequest, SegmentFrame
 from tasks.records.pooling import PoolPlan
+from tests.real_parts import require_cuda
 
 CARD = read_card(DEMO_WEIGHTS)
 SIZES = ((280, 224), (224, 280), (336, 168))  # the grids of several aspect ratios
@@ -213,3 +214,23 @@ def test_another_checkpoint_has_another_revision(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
     assert first.model == tmp_path.name
     assert read_card(tmp_path).revision != first.revision, "or its answers would be taken for the first one's"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("segment", ["pooled"], indirect=True)
+def test_the_gpu_gives_the_answer_of_the_cpu(
+    segment: tuple[InferenceRequest, LocalConfig, list[PoolPlan]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_cuda()
+    question, config, _ = segment
+    embedded_child.load_engine.cache_clear()
+    on_gpu, steps = engine_logits(question, config, chunk=32)
+    embedded_child.load_engine.cache_clear()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    on_cpu, _ = engine_logits(question, config, chunk=32)
+    embedded_child.load_engine.cache_clear()
+    assert on_gpu.device.type == "cuda"
+    assert max(steps) == 32
+    assert int(on_gpu.argmax()) == int(on_cpu.argmax())
+    # bfloat16 keeps 8 bits of mantissa; the logits of a trained model span tens.
+    assert float((on_gpu.float().cpu() - on_cpu).abs().max()) < 0.05 * float(on_cpu.abs().max())
