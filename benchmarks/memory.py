@@ -16,9 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from benchmarks.record import write_result
+from blocks.child import tree_rss_bytes
 from blocks.clip_writer import loop_file, write_clip
 from blocks.lifeline import free_port
 from blocks.prefect_server import QUIET_SETTINGS, prefect_server
@@ -84,7 +83,7 @@ def _measure(medium: Path, minutes: int, api: str, home: Path) -> dict[str, Any]
         )
         peak = 0
         while process.poll() is None:
-            peak = max(peak, _tree_rss_bytes(process.pid))
+            peak = max(peak, tree_rss_bytes(process.pid))
             time.sleep(0.1)
     report = json.loads((home / f"{minutes}.json").read_text(encoding="utf-8"))["reports"][0]["report"]
     if report["outcome"] != "complete":
@@ -98,20 +97,6 @@ def _measure(medium: Path, minutes: int, api: str, home: Path) -> dict[str, Any]
         "decode child MB": report["signals"]["peak_rss_bytes"] / 1e6,
         "seconds": time.monotonic() - began,
     }
-
-
-def _tree_rss_bytes(pid: int) -> int:
-    total = 0
-    try:
-        root = psutil.Process(pid)
-        for process in (root, *root.children(recursive=True)):
-            try:
-                total += process.memory_info().rss
-            except psutil.Error:
-                continue
-    except psutil.Error:
-        return total
-    return total
 
 
 if __name__ == "__main__":

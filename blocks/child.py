@@ -12,7 +12,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -26,7 +25,6 @@ Json = dict[str, Any]
 Progress = Callable[[Json], None]
 
 _POLL_S = 0.25
-_UNEXPECTED = "Unexpected"
 
 
 class ChildWorker:
@@ -34,7 +32,7 @@ class ChildWorker:
 
     Args:
         timeout_error: raised when a call outlives its deadline.
-        crash_error: raised when the child dies or raises something that is not a ``ScopeFlowError``.
+        crash_error: raised when the child dies.
     """
 
     def __init__(
@@ -48,7 +46,6 @@ class ChildWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._results_fd = -1
         self._buffer = bytearray()
-        self._stderr: Any = None
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +114,6 @@ class ChildWorker:
                 process.stdin.close()
         process.wait()
         os.close(self._results_fd)
-        self._stderr.close()
         self._buffer.clear()
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -125,13 +121,12 @@ class ChildWorker:
             return self._process
         self.close()
         read_fd, write_fd = os.pipe()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  a file, so that a chatty child never blocks on a full pipe
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "blocks.child_main", str(write_fd)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
+                stderr=subprocess.DEVNULL,
                 pass_fds=(write_fd,),
                 start_new_session=True,
             )
@@ -155,7 +150,7 @@ class ChildWorker:
                     return parsed
                 if time.monotonic() > deadline:
                     raise self._timeout_error(f"no result within {timeout_s:g} s; the work was stopped")
-                if max_rss_bytes is not None and (used := _rss_bytes(process.pid)) > max_rss_bytes:
+                if max_rss_bytes is not None and (used := tree_rss_bytes(process.pid)) > max_rss_bytes:
                     raise BudgetExceeded(
                         f"the work took {used / 1e6:.0f} MB of memory, over the limit of {max_rss_bytes / 1e6:.0f} MB"
                     )
@@ -166,8 +161,6 @@ class ChildWorker:
                     self._buffer += chunk
 
     def _error(self, error: Json) -> ScopeFlowError:
-        if error["cause"] == _UNEXPECTED:
-            return self._crash_error(error["message"])
         return error_from_name(error["cause"], error["message"])
 
     def _crashed(self, process: subprocess.Popen[bytes]) -> ScopeFlowError:
@@ -193,7 +186,8 @@ def run_child(
         return worker.call(target, request, timeout_s=timeout_s, max_rss_bytes=max_rss_bytes, on_progress=on_progress)
 
 
-def _rss_bytes(pid: int) -> int:
+def tree_rss_bytes(pid: int) -> int:
+    """Return the resident memory of a process and all its descendants; 0 when it is gone."""
     total = 0
     with contextlib.suppress(psutil.Error):
         leader = psutil.Process(pid)

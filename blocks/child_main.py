@@ -8,10 +8,9 @@ import re
 import signal
 import sys
 import threading
-import traceback
 from typing import Any
 
-from tasks.records.errors import BudgetExceeded, ScopeFlowError
+from tasks.records.errors import BudgetExceeded, ScopeFlowError, unexpected_words
 
 
 def main() -> None:
@@ -36,11 +35,7 @@ def main() -> None:
         except MemoryError:
             send({"error": {"cause": BudgetExceeded.__name__, "message": "the work ran out of memory"}})
         except Exception as error:
-            # The text of a foreign error may quote the medium; only its class leaves the child.
-            traceback.print_exc()
-            send(
-                {"error": {"cause": "Unexpected", "message": f"unexpected {type(error).__name__} in {call['target']}"}}
-            )
+            send({"error": {"cause": ScopeFlowError.__name__, "message": unexpected_words(error)}})
 
 
 def peak_rss_bytes() -> int:

@@ -17,6 +17,7 @@ from tasks.records.inference import InferenceRequest, InferenceResult
 
 DEMO_WEIGHTS = Path(__file__).parent.parent / "deployments" / "demo_model" / "weights"
 ENDPOINT_NAME = "embedded"
+_READ_WHOLE_BYTES = 64 << 20  # reading gigabytes of weights would cost minutes
 _START_ALLOWANCE_S = 180.0  # importing torch and loading a checkpoint, before the deadline of the answer itself
 
 
@@ -28,7 +29,6 @@ class ModelCard(BaseModel):
     model: str
     revision: str
     notice: str | None = None
-    can_summarise: bool = True
     max_segment_frames: int = Field(default=16, ge=1)
     patch_px: int
     merge_size: int
@@ -80,7 +80,6 @@ class EmbeddedVlm:
                 on_progress=on_progress,
             )
             self._started = True
-        found.pop("peak_rss_bytes")
         times = [frame.pts_ns for frame in request.frames if frame.pts_ns is not None]
         return InferenceResult(
             request_id=request.request_id,
@@ -100,14 +99,19 @@ class EmbeddedVlm:
         self._started = False
 
 
-@lru_cache(maxsize=1)
 def shared_engine(folder: str | None = None) -> EmbeddedVlm:
     """Return this process's one engine for a checkpoint, so that many media load it once; it ends with the process.
 
     Args:
-        folder: a Qwen2-VL checkpoint; the demo model when None.
+        folder: a Qwen2-VL checkpoint; the demo model when None. When its files change a new engine is made.
     """
-    return EmbeddedVlm(Path(folder).expanduser() if folder else None)
+    weights = Path(folder).expanduser() if folder else DEMO_WEIGHTS
+    return _engine(weights, read_card(weights).revision)
+
+
+@lru_cache(maxsize=1)
+def _engine(weights: Path, revision: str) -> EmbeddedVlm:
+    return EmbeddedVlm(weights)
 
 
 def read_card(weights: Path) -> ModelCard:
@@ -125,30 +129,40 @@ def read_card(weights: Path) -> ModelCard:
             f"the checkpoint is of type {config.get('model_type')!r}; the embedded engine runs qwen2_vl"
         )
     size = processor.get("size", {})
-    return ModelCard(
-        model=own.get("model", weights.name),
-        revision=str(own["revision"]) if "revision" in own else _revision_of(weights),
-        notice=own.get("notice"),
-        can_summarise=own.get("can_summarise", True),
-        max_segment_frames=own.get("max_segment_frames", 16),
-        patch_px=processor["patch_size"],
-        merge_size=processor["merge_size"],
-        min_pixels=processor.get("min_pixels") or size["shortest_edge"],
-        max_pixels=processor.get("max_pixels") or size["longest_edge"],
-    )
+    try:
+        return ModelCard(
+            model=own.get("model", weights.name),
+            revision=_revision_of(weights),
+            notice=own.get("notice"),
+            max_segment_frames=own.get("max_segment_frames", 16),
+            patch_px=processor["patch_size"],
+            merge_size=processor["merge_size"],
+            min_pixels=processor.get("min_pixels") or size["shortest_edge"],
+            max_pixels=processor.get("max_pixels") or size["longest_edge"],
+        )
+    except KeyError as error:
+        raise ConfigurationError(f"the model's preprocessor_config.json lacks {error.args[0]}") from None
+    except (TypeError, ValueError):
+        raise ConfigurationError("the model's preprocessor_config.json or scopeflow.json has a wrong value") from None
 
 
 def _revision_of(weights: Path) -> str:
-    """Return a digest of the files by name, size and time; reading gigabytes of weights would cost minutes."""
-    files = sorted(path for path in weights.iterdir() if path.is_file())
-    facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+    """Return a digest of a checkpoint's files: of their content, for large ones of name, size and time.
+
+    No revision that people keep by hand is trusted: answers are cached under this one.
+    """
+    running = hashlib.sha256()
+    for path in sorted(path for path in weights.iterdir() if path.is_file()):
+        facts = path.stat()
+        running.update(f"{path.name} {facts.st_size} ".encode())
+        running.update(path.read_bytes() if facts.st_size <= _READ_WHOLE_BYTES else str(facts.st_mtime_ns).encode())
+    return running.hexdigest()[:12]
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ConfigurationError(f"the model folder has no {path.name}; give a Hugging Face checkpoint") from None
     except ValueError:
         raise ConfigurationError(f"the model's {path.name} is not JSON") from None

@@ -12,7 +12,7 @@ from blocks.run_view import StageProgress, image_artifact
 from tasks.algorithms.contact_sheet import contact_sheet
 from tasks.algorithms.pictures import Pixels, read_picture, webp_bytes
 from tasks.children import run_on_medium
-from tasks.policy import RETRIES, cached_as
+from tasks.policy import RETRIES, cached_as, sealed
 from tasks.records.base import digest_of
 from tasks.records.errors import CorruptMedia
 from tasks.records.keyframes import Keyframe, KeyframeSet
@@ -24,14 +24,15 @@ _SHEET_THUMB_PX = 320
 
 
 def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
-    return parameters["pulled"].media.media_id, digest_of(parameters["chosen"])
+    return parameters["pulled"].media.media_id, digest_of(parameters["chosen"], parameters["spec"].algorithm_version)
 
 
 @task(name="extract-keyframes", **RETRIES, **cached_as("extract-keyframes", _digest))
+@sealed
 def extract_keyframes(pulled: PulledMedia, chosen: KeyframeSet, spec: DecodeSpec, store: MediaStore) -> KeyframeSet:
     """Extract exactly the chosen frames at full resolution, upright and with square pixels."""
     access = store.access()
-    key = f"keyframes/{pulled.media.media_id}/{digest_of(chosen)}"
+    key = f"keyframes/{pulled.media.media_id}/{digest_of(chosen, spec.algorithm_version)}"
     with tempfile.TemporaryDirectory(prefix="scopeflow-") as folder, StageProgress("extract-keyframes") as progress:
         found = run_on_medium(
             "extract",
@@ -65,7 +66,9 @@ def extract_keyframes(pulled: PulledMedia, chosen: KeyframeSet, spec: DecodeSpec
             for keyframe in extracted:
                 yield keyframe, read_picture(Path(pictures[keyframe.frame_index]["path"]).read_bytes())
 
-        sheet = contact_sheet(thumbnails(), columns=_SHEET_COLUMNS, thumb_width_px=_SHEET_THUMB_PX)
+        sheet = contact_sheet(
+            thumbnails(), columns=_SHEET_COLUMNS, thumb_width_px=_SHEET_THUMB_PX, total=len(extracted)
+        )
     sheet_uri = access.write_bytes(f"{key}/sheet.webp", webp_bytes(sheet, quality=85), content_type="image/webp")
     image_artifact("contact-sheet", sheet, description=f"Contact sheet: {len(extracted)} keyframes")
     return chosen.model_copy(update={"keyframes": extracted, "sheet_uri": sheet_uri})

@@ -7,7 +7,7 @@ from prefect import task
 from blocks.embedded_vlm import EmbeddedVlm
 from blocks.media_store import MediaStore
 from blocks.run_view import StageProgress
-from tasks.policy import RETRIES, cached_as
+from tasks.policy import RETRIES, cached_as, sealed
 from tasks.records.inference import InferenceRequest, InferenceResult
 
 
@@ -17,6 +17,7 @@ def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
 
 
 @task(name="infer", task_run_name="infer-segment-{request.segment_index}", **RETRIES, **cached_as("infer", _digest))
+@sealed
 def infer(request: InferenceRequest, engine: EmbeddedVlm, store: MediaStore) -> InferenceResult:
     """Ask one question about one segment, prefilled in chunks, under a deadline."""
     with StageProgress("infer") as progress:

@@ -1,19 +1,38 @@
 """How every task is run: which failures are retried, and under which key a result is kept."""
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 from prefect.tasks import exponential_backoff
 
-from tasks.records.errors import TransientError
+from tasks.records.errors import ScopeFlowError, TransientError, unexpected_words
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def is_transient(task: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     """Tell Prefect whether another try may help."""
     return isinstance(state.result(raise_on_failure=False), TransientError)
+
+
+def sealed(work: Callable[P, R]) -> Callable[P, R]:
+    """Keep the text of foreign errors inside a task: Prefect logs it, and it may quote the medium."""
+
+    @functools.wraps(work)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return work(*args, **kwargs)
+        except ScopeFlowError:
+            raise
+        except Exception as error:
+            raise ScopeFlowError(unexpected_words(error)) from None
+
+    return run
 
 
 RETRIES: dict[str, Any] = {

@@ -12,7 +12,7 @@ from tasks.algorithms.overlay import pool_overlay
 from tasks.algorithms.pictures import fit_picture, luma_of, read_picture, webp_bytes
 from tasks.algorithms.pooling import plan_native, plan_threshold, token_scores
 from tasks.algorithms.token_math import patch_grid, shown_size
-from tasks.policy import RETRIES, cached_as
+from tasks.policy import RETRIES, cached_as, sealed
 from tasks.records.base import digest_of
 from tasks.records.errors import UnsupportedMedia
 from tasks.records.keyframes import Keyframe, KeyframeSet
@@ -29,6 +29,7 @@ def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
 
 
 @task(name="pool-patches", **RETRIES, **cached_as("pool-patches", _digest))
+@sealed
 def pool_patches(chosen: KeyframeSet, spec: PoolSpec, card: ModelCard, store: MediaStore) -> PoolAccount:
     """Resize each keyframe to the model's grid and plan its pooling from the pixels the encoder will see."""
     access = store.access()

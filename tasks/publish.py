@@ -4,30 +4,29 @@ import io
 from typing import Any
 
 from prefect import task
+from pydantic import ValidationError
 
 from blocks.access import StoreAccess
 from blocks.media_store import MediaStore
 from blocks.run_view import markdown_artifact
 from tasks.algorithms.pictures import read_picture, thumbnail, webp_bytes
 from tasks.algorithms.report_html import pictures_wanted, render_report
-from tasks.policy import RETRIES, cached_as
-from tasks.records.base import digest_of
+from tasks.policy import RETRIES, once_a_run, sealed
+from tasks.records.errors import MediaNotFound
 from tasks.records.report import MediaReport
 
 _THUMB_PX = 480
 _MAX_PICTURE_BYTES = 512 << 20
 
 
-def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
-    report: MediaReport = parameters["report"]
-    media_id = report.media.media_id if report.media else "unread"
-    what_was_found = (report.outcome, report.signals, report.keyframes, report.pooling, report.answer, report.failures)
-    return media_id, digest_of(report.provenance.request_digest, *what_was_found)
-
-
-@task(name="publish", **RETRIES, **cached_as("publish", _digest))
+@task(name="publish", **RETRIES, **once_a_run("publish"))
+@sealed
 def publish(report: MediaReport, store: MediaStore) -> MediaReport:
-    """Write pictures first, the page next and ``report.json`` last; a reader finds a whole report or none."""
+    """Write the page first and ``report.json`` last, so that a reader finds a whole report or none.
+
+    A report that stands there already and says the same is left as it is. What is looked at is the store itself, not a
+    cached result: between two equal runs another one may have written something else.
+    """
     access = store.access()
     media_id = report.media.media_id if report.media else "unread"
     folder = f"reports/{media_id}/{report.provenance.request_digest}"
@@ -37,6 +36,13 @@ def publish(report: MediaReport, store: MediaStore) -> MediaReport:
             "report_json_uri": access.uri_of(f"{folder}/report.json"),
         }
     )
+    text = report.answer.text if report.answer else "\n".join(failure.message for failure in report.failures)
+    markdown_artifact(
+        "answer", f"## Answer ({report.outcome})\n\n{_as_lines(text)}\n\n_{report.notice}_", description="Answer"
+    )
+    before = _published_before(published, access)
+    if before is not None:
+        return before
     page = render_report(published, _pictures(published, access))
     access.write_bytes(f"{folder}/report.html", page.encode(), content_type="text/html; charset=utf-8")
     access.write_bytes(
@@ -47,11 +53,23 @@ def publish(report: MediaReport, store: MediaStore) -> MediaReport:
     access.write_bytes(
         f"{folder}/report.json", published.model_dump_json(indent=2).encode(), content_type="application/json"
     )
-    text = report.answer.text if report.answer else "\n".join(failure.message for failure in report.failures)
-    markdown_artifact(
-        "answer", f"## Answer ({report.outcome})\n\n{_as_lines(text)}\n\n_{report.notice}_", description="Answer"
-    )
     return published
+
+
+def _published_before(report: MediaReport, access: StoreAccess) -> MediaReport | None:
+    """Return the report that stands where this one would, if it says the same and the same version made it."""
+    assert report.report_json_uri is not None
+    assert report.report_html_uri is not None
+    try:
+        before = MediaReport.model_validate_json(access.read_bytes(report.report_json_uri))
+    except (MediaNotFound, ValidationError):
+        return None
+    same = _findings(before) == _findings(report) and access.exists(report.report_html_uri)
+    return before if same and before.provenance.scopeflow_version == report.provenance.scopeflow_version else None
+
+
+def _findings(report: MediaReport) -> dict[str, Any]:
+    return report.model_dump(exclude={"timings", "provenance"})
 
 
 def _as_lines(text: str) -> str:

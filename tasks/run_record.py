@@ -13,7 +13,7 @@ from prefect.settings import PREFECT_UI_URL
 from blocks.media_store import MediaStore
 from blocks.progress import report
 from tasks.provenance import provenance_of
-from tasks.records.errors import ScopeFlowError, TransientError
+from tasks.records.errors import ScopeFlowError, TransientError, unexpected_words
 from tasks.records.report import MediaReport, Provenance, StageFailure, StageTiming
 from tasks.records.specs import MediaRequest
 
@@ -50,9 +50,7 @@ class RunRecord:
         report(work.name, 0, None, "")
         began = time.monotonic()
         state = self._prepared(work)(*arguments, self._store, return_state=True)
-        self._timings.append(
-            StageTiming(stage=work.name, seconds=time.monotonic() - began, from_cache=state.name == "Cached")
-        )
+        self._note_time(work.name, began, [state])
         value: T = self._value(work.name, state)
         return value
 
@@ -70,13 +68,7 @@ class RunRecord:
         for future in futures:
             future.wait()
             states.append(future.state)
-        self._timings.append(
-            StageTiming(
-                stage=work.name,
-                seconds=time.monotonic() - began,
-                from_cache=all(state.name == "Cached" for state in states),
-            )
-        )
+        self._note_time(work.name, began, states)
         values: list[T] = []
         for state in states:
             with contextlib.suppress(StageStopped):
@@ -109,7 +101,7 @@ class RunRecord:
             StageFailure(
                 stage=stage,
                 cause=type(error).__name__,
-                message=error.message if isinstance(error, ScopeFlowError) else _unexpected(error),
+                message=error.message if isinstance(error, ScopeFlowError) else unexpected_words(error),
                 retryable=isinstance(error, TransientError) or not known,
             )
         )
@@ -134,6 +126,18 @@ class RunRecord:
     def of_this_run(self, published: MediaReport) -> MediaReport:
         """Return a published report with this run's times and identity; the stored one keeps those it was made with."""
         return published.model_copy(update={"timings": tuple(self._timings), "provenance": _provenance(self._request)})
+
+    def _note_time(self, stage: str, began: float, states: list[State[T]]) -> None:
+        fresh = [state for state in states if state.name != "Cached"]
+        peaks = [getattr(state.result(), "peak_rss_bytes", 0) for state in fresh if state.is_completed()]
+        self._timings.append(
+            StageTiming(
+                stage=stage,
+                seconds=time.monotonic() - began,
+                from_cache=not fresh,
+                peak_rss_bytes=max(peaks, default=0) or None,
+            )
+        )
 
     def _prepared(self, work: Task[..., T]) -> Any:
         return work.with_options(result_storage=self._store, refresh_cache=self._refresh)
@@ -164,7 +168,3 @@ def _provenance(request: MediaRequest) -> Provenance:
     address = ui()
     url = f"{address}/runs/flow-run/{run_id}" if address and run_id else None
     return provenance_of(request, flow_run_id=run_id, flow_run_url=url)
-
-
-def _unexpected(error: BaseException) -> str:
-    return f"unexpected {type(error).__name__}; this is a fault in ScopeFlow, please report it with the run's log"

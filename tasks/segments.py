@@ -16,8 +16,8 @@ def inference_requests(
 ) -> list[InferenceRequest]:
     """Cut a medium into questions of bounded size.
 
-    The model's name and revision are part of each question's digest, so that another model's answers are never
-    mistaken for these.
+    A question's digest holds what determines its answer, the model included, and no deadline or chunk size: raising one
+    after a failure asks only what is still unanswered.
 
     Raises:
         BudgetExceeded: the pictures alone take more than ``prompt.max_tokens_total``; nothing has been spent yet.
@@ -43,7 +43,15 @@ def inference_requests(
     )
     return [
         InferenceRequest(
-            request_id=digest_of(index, *segment, prompt, card.model, card.revision),
+            request_id=digest_of(
+                index,
+                *segment,
+                prompt.algorithm_version,
+                prompt.prompt,
+                prompt.max_output_tokens,
+                card.model,
+                card.revision,
+            ),
             media_id=chosen.media_id,
             segment_index=index,
             frames=segment,

@@ -6,7 +6,7 @@ from typing import Any
 from prefect import task
 
 from blocks.media_store import MediaStore
-from tasks.policy import RETRIES, cached_as
+from tasks.policy import RETRIES, cached_as, sealed
 from tasks.records.base import digest_of
 from tasks.records.keyframes import KeyframeSet
 from tasks.records.media import PulledMedia
@@ -21,6 +21,7 @@ def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
 
 
 @task(name="select-keyframes", **RETRIES, **cached_as("select-keyframes", _digest))
+@sealed
 def select_keyframes(pulled: PulledMedia, signals: SignalsRef, spec: SelectionSpec, store: MediaStore) -> KeyframeSet:
     """Choose keyframes; another spec re-uses the decoded table."""
     import pandas as pd

@@ -5,7 +5,7 @@ from prefect import task
 from blocks.access_open import access_for, normalise_uri
 from blocks.media_store import MediaStore
 from tasks.children import run_decode_child
-from tasks.policy import RETRIES, once_a_run
+from tasks.policy import RETRIES, once_a_run, sealed
 from tasks.records.base import digest_of
 from tasks.records.media import MediaKind, MediaProbe, MediaRef, PulledMedia
 from tasks.records.specs import MediaRequest
@@ -14,6 +14,7 @@ _PROBE_TIMEOUT_S = 120.0
 
 
 @task(name="stream-pull", **RETRIES, **once_a_run("stream-pull"))
+@sealed
 def stream_pull(request: MediaRequest, store: MediaStore) -> PulledMedia:
     """Pin the medium's version and read its header by ranged reads."""
     uri = normalise_uri(request.uri)

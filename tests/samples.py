@@ -128,7 +128,6 @@ def provenance(**changes: object) -> Provenance:
     """Return where the sample report comes from."""
     values: dict[str, object] = {
         "scopeflow_version": "0.1.0",
-        "code_revision": "c9d0da1f3b52",
         "request_digest": "5b1f0c9e77a2d4813e60",
         "flow_run_id": "0d6f6c1e-5a52-4a0e-9d0b-7c1f5f6f2a11",
         "flow_run_url": "http://127.0.0.1:4200/runs/flow-run/0d6f6c1e-5a52-4a0e-9d0b-7c1f5f6f2a11",

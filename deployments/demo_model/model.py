@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from deployments.demo_model import text
-from deployments.demo_model.settings import MODEL_NAME, NOTICE, REVISION, DemoSettings
+from deployments.demo_model.settings import MODEL_NAME, NOTICE, DemoSettings
 from tasks.algorithms.pooling import kept_positions, segment_ids
 from tasks.records.pooling import PoolPlan
 
@@ -107,9 +107,7 @@ def save_checkpoint(model: Any, tokenizer: Any, settings: DemoSettings, folder: 
     path.write_text(json.dumps(fields, indent=2) + "\n")
     facts = {
         "model": MODEL_NAME,
-        "revision": REVISION,
         "notice": NOTICE,
-        "can_summarise": False,
         "max_segment_frames": settings.max_segment_frames,
     }
     (folder / "scopeflow.json").write_text(json.dumps(facts, indent=2) + "\n")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 WEIGHTS = Path(__file__).parent / "weights"
 MODEL_NAME = "scopeflow-demo-2m"
-REVISION = "1"
 NOTICE = (
     "This model knows only rendered scenes of laparoscopy: it was trained on drawings, never on a patient. "
     "Its answers about real pictures mean nothing. Not for clinical use."

@@ -372,7 +372,7 @@ def _peak_memory(report: MediaReport) -> str | None:
 
 def _provenance(report: MediaReport) -> list[tuple[str, str]]:
     made, media, answer = report.provenance, report.media, report.answer
-    code = f"{made.scopeflow_version} ({made.code_revision})" if made.code_revision else made.scopeflow_version
+    code = made.scopeflow_version
     rows = [("ScopeFlow", code), ("Request digest", made.request_digest)]
     if media:
         rows += [("Medium", media.media_id), ("Entity tag", media.etag)]

@@ -17,6 +17,9 @@ ScopeFlowError
 Exceptions cross process and storage borders as class name plus message, so each is built from one string.
 """
 
+import traceback
+from pathlib import PurePath
+
 
 class ScopeFlowError(Exception):
     """Base of every error that ScopeFlow raises on purpose."""
@@ -72,6 +75,13 @@ class BudgetExceeded(PermanentError):
 
 class ConfigurationError(PermanentError):
     """A block, a credential or a setting is missing or wrong."""
+
+
+def unexpected_words(error: BaseException) -> str:
+    """Return class and place of an error that is not ours, without its text, which may quote the medium."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"unexpected {type(error).__name__}{place}; this is a fault in ScopeFlow, please report it"
 
 
 def error_from_name(cause: str, message: str) -> ScopeFlowError:

@@ -20,7 +20,7 @@ class SegmentFrame(Record):
 class InferenceRequest(Record):
     """One question about one segment of a medium."""
 
-    request_id: str = Field(description="Digest of the rest")
+    request_id: str = Field(description="Digest of what determines the answer: pictures, plans, question, limit, model")
     media_id: str
     segment_index: int = Field(ge=0)
     frames: tuple[SegmentFrame, ...] = Field(min_length=1)
@@ -43,6 +43,7 @@ class InferenceResult(Record):
     prompt_tokens: int = Field(ge=0)
     output_tokens: int = Field(ge=0)
     latency_ms: float = Field(ge=0)
+    peak_rss_bytes: int = Field(default=0, ge=0, description="Of the model's process")
     prefill_steps: tuple[int, ...] = Field(default=(), description="Context tokens of each prefill step")
     model: str
     model_revision: str

@@ -37,7 +37,6 @@ class Provenance(Record):
     """Which code, specs and machine made the report."""
 
     scopeflow_version: str
-    code_revision: str | None = None
     request_digest: str
     flow_run_id: str | None = None
     flow_run_url: str | None = None

@@ -20,6 +20,11 @@ class DecodeSpec(Record):
     max_pixels_per_frame: int = Field(default=200_000_000, ge=1, title="Pixel limit per frame")
     max_child_rss_bytes: int = Field(default=3_000_000_000, ge=100_000_000, title="Memory limit of the decode child")
 
+    @property
+    def scoring(self) -> tuple[int, int, int]:
+        """What determines the signals table; the rest are limits, and what was decoded within others is as good."""
+        return self.algorithm_version, self.analysis_width_px, self.quiet_stride
+
 
 class SelectionSpec(Record):
     """Which frames are kept."""

@@ -73,9 +73,10 @@ def test_one_child_answers_many_calls_and_is_replaced_after_a_failure() -> None:
 
 
 def test_a_foreign_error_leaves_the_child_by_its_class_alone() -> None:
-    with pytest.raises(CorruptMedia) as raised:
+    with pytest.raises(ScopeFlowError) as raised:
         run_child(f"{HERE}:fail_foreign", {}, timeout_s=60, crash_error=CorruptMedia)
-    assert "RuntimeError" in raised.value.message
+    assert type(raised.value) is ScopeFlowError, "our fault is not the medium's"
+    assert "RuntimeError at test_child.py:" in raised.value.message
     assert "PATIENT" not in raised.value.message
 
 

@@ -205,14 +205,19 @@ def test_a_folder_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text("{}")
     with pytest.raises(ConfigurationError, match="llama"):
         EmbeddedVlm(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2_vl"}')
+    with pytest.raises(ConfigurationError, match="lacks patch_size"):
+        EmbeddedVlm(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"config\.json"):
+        EmbeddedVlm(tmp_path / "config.json")
 
 
 def test_another_checkpoint_has_another_revision(tmp_path: Path) -> None:
-    for name in ("config.json", "preprocessor_config.json"):
+    for name in ("config.json", "preprocessor_config.json", "scopeflow.json"):
         (tmp_path / name).write_bytes((DEMO_WEIGHTS / name).read_bytes())
     first = read_card(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
-    assert first.model == tmp_path.name
+    assert first.model == CARD.model
     assert read_card(tmp_path).revision != first.revision, "or its answers would be taken for the first one's"
 
 

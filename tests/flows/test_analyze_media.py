@@ -88,7 +88,7 @@ def test_one_medium_from_s3_to_a_report_on_s3(s3_store: Any, clip: Path, clip_sc
     before = {o.uri: o.last_modified_ns for o in access.list_objects("") if "/results/stream-pull" not in o.uri}
     again = analyse(uri, s3_store, case_id="case-7")
     assert of_any_run(again) == of_any_run(report)
-    assert cached(again) == {stage: stage != "stream-pull" for stage in STAGES}
+    assert cached(again) == {stage: stage not in ("stream-pull", "publish") for stage in STAGES}
     assert again.provenance.flow_run_id != report.provenance.flow_run_id
     after = {o.uri: o.last_modified_ns for o in access.list_objects("")}
     changed = [u for u, t in before.items() if after[u] != t]
@@ -166,6 +166,26 @@ def test_a_medium_that_changes_while_it_is_read_fails_and_says_so(local_store: A
     assert report.outcome == "failed"
     assert [(f.stage, f.cause) for f in report.failures] == [("extract-keyframes", "MediaChanged")]
     assert report.signals is not None, "what was found before stays in the report"
+
+
+def test_the_report_on_the_store_is_the_one_last_told(local_store: Any, clip: Path) -> None:
+    first = analyse(clip, local_store)
+    request = MediaRequest(uri=str(clip))
+    access = local_store.access()
+    stored = first.report_json_uri or ""
+    # Another run of the same request wrote something else in between, as one with a fault would.
+    other = first.model_copy(update={"outcome": "failed"})
+    access.write_bytes(stored.removeprefix(access.root_uri).lstrip("/"), other.model_dump_json().encode())
+    again = analyse(request.uri, local_store)
+    assert again.outcome == "complete"
+    assert MediaReport.model_validate_json(access.read_bytes(stored)).outcome == "complete"
+
+
+def test_another_deadline_asks_nothing_again(local_store: Any, clip: Path) -> None:
+    assert analyse(clip, local_store).outcome == "complete"
+    again = analyse(clip, local_store, prompt=PromptSpec(timeout_s=999, max_tokens_total=10**6))
+    assert cached(again)["infer"]
+    assert cached(analyse(clip, local_store, decode=DecodeSpec(max_seconds=999)))["decode"]
 
 
 def test_a_budget_stops_the_run_before_anything_is_spent(local_store: Any, clip: Path) -> None:
