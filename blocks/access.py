@@ -13,6 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter
 
 from tasks.records.errors import ConfigurationError
 
+S3_STORE_SLUG = "scopeflow-s3-store"
+LOCAL_STORE_SLUG = "scopeflow-local-store"
+"""What Prefect calls our kinds of store block; ``slug/name`` names a saved one."""
+
 HIDDEN_PREFIX = ".scopeflow-tmp-"
 """Names of half-written local files start with this; no key may."""
 

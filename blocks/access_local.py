@@ -62,13 +62,13 @@ class LocalAccess:
             raise ConfigurationError("A local store needs a root folder; name one in its block or with --store")
         self.config = config
         self.root = Path(os.path.abspath(os.path.expanduser(config.root)))
-        self.root_uri = file_uri(self.root).rstrip("/")
+        self.root_uri = file_uri(self.root)
         self._read_only = read_only
         self._swept: set[Path] = set()
 
     def uri_of(self, key: str) -> str:
         """Return the URI of a key under the root."""
-        return f"{self.root_uri}/{quote_from_bytes(check_key(key).encode())}"
+        return file_uri(self.root / check_key(key))
 
     def stat(self, uri: str) -> ObjectStat:
         """Return what stands at ``uri`` now."""
@@ -219,16 +219,20 @@ class _PinnedFile(RawIOBase):
         self._path = path_of(stat.uri)
         self._fd = -1
         try:
-            self._fd = _open_without_waiting(self._path, os.O_RDONLY)
-            _require_regular(os.fstat(self._fd), stat.uri)
-            self._check()
-        except (FileNotFoundError, NotADirectoryError):
-            raise MediaChanged(f"{label_of(stat.uri)}: gone since it was pinned") from None
-        except OSError as error:
-            raise translated(error, stat.uri) from None
+            self._open()
         except BaseException:
             self.close()
             raise
+
+    def _open(self) -> None:
+        try:
+            self._fd = _open_without_waiting(self._path, os.O_RDONLY)
+            _require_regular(os.fstat(self._fd), self._stat.uri)
+        except (FileNotFoundError, NotADirectoryError):
+            raise MediaChanged(f"{label_of(self._stat.uri)}: gone since it was pinned") from None
+        except OSError as error:
+            raise translated(error, self._stat.uri) from None
+        self._check()
 
     def readable(self) -> bool:
         return True

@@ -43,14 +43,14 @@ def access_for(uri: str, results: StoreAccess) -> StoreAccess:
         if results.root_uri.startswith("s3://"):
             return results
         bucket, _ = split_s3_uri(uri)
-        return open_access(
-            S3Config(
-                bucket=bucket,
-                region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
-            )
-        )
+        return open_access(S3Config(bucket=bucket, region=region_of_environment()))
     path_of(uri)
     return results if results.root_uri.startswith("file://") else LocalAccess(LocalConfig(root="/"), read_only=True)
+
+
+def region_of_environment() -> str:
+    """Return the AWS region that the environment names, or the one that servers other than AWS take."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 def normalise_uri(text: str) -> str:

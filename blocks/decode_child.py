@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
 from PIL import Image
-from pydantic import TypeAdapter
 
-from blocks.access import AccessConfig, ObjectStat
+from blocks.access import ObjectStat, config_from
 from blocks.frame_source import FrameSource, FrameTarget, Limits, open_source
 from blocks.signals_writer import SignalsWriter
+from tasks.algorithms.pictures import WEBP_MAX_SIDE_PX, thumbnail
 from tasks.algorithms.signals import SignalRow, SignalScorer
 from tasks.algorithms.sniff import HEAD_BYTES, sniff_kind
 from tasks.records.media import MediaKind
@@ -29,7 +28,6 @@ Emit = Callable[[Json], None]
 _REPORT_EVERY_S = 1.0
 _WEBP_QUALITY = 90
 _MOST_LOSSLESS_PIXELS = 16_000_000
-_WEBP_MOST_SIDE_PX = 16_383
 
 cv2.setNumThreads(1)
 
@@ -108,7 +106,7 @@ def extract(request: Json, emit: Emit) -> Json:
         {"pictures": [{frame_index, path, width_px, height_px}]} in the order of ``frame_index``.
     """
     folder = Path(request["out_dir"])
-    longest_px = min(request.get("max_side_px") or _WEBP_MOST_SIDE_PX, _WEBP_MOST_SIDE_PX)
+    longest_px = min(request.get("max_side_px") or WEBP_MAX_SIDE_PX, WEBP_MAX_SIDE_PX)
     targets = sorted(
         {(item["frame_index"], item.get("pts_ns")) for item in request["keyframes"]}, key=lambda target: target[0]
     )
@@ -117,10 +115,7 @@ def extract(request: Json, emit: Emit) -> Json:
         report = _Reporter(emit, "extract-keyframes", len(targets))
         is_video = kind in (MediaKind.VIDEO, MediaKind.DICOM_VIDEO)
         for frame_index, pixels in source.extract([FrameTarget(*target) for target in targets]):
-            scale = longest_px / max(pixels.shape[:2])
-            if scale < 1.0:
-                size = (max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale)))
-                pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+            pixels = thumbnail(pixels, longest_px)
             height, width = pixels.shape[:2]
             path = folder / f"{frame_index:06d}.webp"
             lossless = not is_video and width * height <= _MOST_LOSSLESS_PIXELS
@@ -141,7 +136,7 @@ def _opened(request: Json) -> Iterator[tuple[FrameSource, MediaKind, DecodeSpec]
     spec = DecodeSpec.model_validate(request["decode"])
     stat = ObjectStat.model_validate(request["stat"])
     limits = Limits.of(spec)
-    access = open_access(TypeAdapter(AccessConfig).validate_python(request["access"]))
+    access = open_access(config_from(request["access"]))
     with access.open_pinned(stat) as stream:
         kind = MediaKind(request["kind"]) if request.get("kind") else _sniff(stream, stat.size_bytes)
         source = open_source(kind, stream, limits)

@@ -7,7 +7,7 @@ from prefect.filesystems import WritableFileSystem
 from prefect.utilities.asyncutils import run_sync_in_worker_thread
 from pydantic import Field, SecretStr
 
-from blocks.access import AccessConfig, LocalConfig, S3Config, StoreAccess
+from blocks.access import LOCAL_STORE_SLUG, S3_STORE_SLUG, AccessConfig, LocalConfig, S3Config, StoreAccess
 from blocks.access_open import open_access
 from tasks.records.errors import ConfigurationError, MediaNotFound
 
@@ -70,7 +70,24 @@ class MediaStore(WritableFileSystem, ABC):
         Args:
             name: the block's name, or ``slug/name`` as Prefect's UI shows it.
 
-        Errors: ``ConfigurationError`` where no store of that name is saved, or Prefect's API does not answer.
+        Errors: those of ``find``; ``ConfigurationError`` where no store of that name is saved.
+        """
+        store = MediaStore.find(name)
+        if store is None:
+            raise ConfigurationError(
+                f"No store block is named {name!r}; save one in Prefect's UI under Blocks, as "
+                f"{' or '.join(repr(kind.get_block_type_name()) for kind in STORE_KINDS)}"
+            )
+        return store
+
+    @staticmethod
+    def find(name: str) -> "MediaStore | None":
+        """Load a saved store; None where no store of that name is saved.
+
+        Args:
+            name: as for ``named``.
+
+        Errors: ``ConfigurationError`` where its fields are wrong, or Prefect's API does not answer.
         """
         slug, _, bare = name.rpartition("/")
         for kind in STORE_KINDS:
@@ -89,17 +106,14 @@ class MediaStore(WritableFileSystem, ABC):
                     "that the Prefect server runs"
                 ) from None
             return store
-        raise ConfigurationError(
-            f"No store block is named {name!r}; save one in Prefect's UI under Blocks, as "
-            f"{' or '.join(repr(kind.get_block_type_name()) for kind in STORE_KINDS)}"
-        )
+        return None
 
 
 class S3MediaStore(MediaStore):
     """Media and results in an S3-compatible bucket: AWS, Ceph RADOS Gateway, rclone and others."""
 
     _block_type_name: ClassVar[str] = "ScopeFlow S3 store"
-    _block_type_slug: ClassVar[str] = "scopeflow-s3-store"
+    _block_type_slug: ClassVar[str] = S3_STORE_SLUG
     _description: ClassVar[str] = "Media and results in an S3-compatible bucket."
 
     bucket: str = Field(title="Bucket", description="Bucket that holds the results; it must exist", min_length=1)
@@ -129,7 +143,7 @@ class LocalMediaStore(MediaStore):
     """Media and results in a folder of this machine, or of a file system that all workers mount."""
 
     _block_type_name: ClassVar[str] = "ScopeFlow local store"
-    _block_type_slug: ClassVar[str] = "scopeflow-local-store"
+    _block_type_slug: ClassVar[str] = LOCAL_STORE_SLUG
     _description: ClassVar[str] = "Media and results in a folder."
 
     root: str = Field(title="Root folder", description="Folder under which results are written", min_length=1)

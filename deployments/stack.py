@@ -9,19 +9,21 @@ import secrets
 import signal
 import subprocess
 import sys
-import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from blocks.access import S3Config
 from blocks.prefect_server import prefect_server
 from blocks.s3_server import serve_s3
-from tasks.records.errors import ScopeFlowError
+from tasks.records.errors import ScopeFlowError, StoreUnavailable
 
 STATE = Path(".scopeflow") / "stack"
 BUCKET = "scopeflow"
 ACCESS_KEY = "scopeflow0"
 _UI_PORT = 4200
 _S3_PORT = 9000
+_SAVE_TIMEOUT_S = 180.0
 _SAVE_STORE = """
 import os
 from blocks.media_store import S3MediaStore
@@ -37,11 +39,10 @@ S3MediaStore(
 def main() -> int:
     """Run the stack until Ctrl-C or SIGTERM."""
     STATE.mkdir(parents=True, exist_ok=True)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it, also while the servers start
     try:
         with (
+            suppress(KeyboardInterrupt),
             serve_s3(
                 (STATE / "s3").resolve(),
                 bucket=BUCKET,
@@ -53,8 +54,8 @@ def main() -> int:
         ):
             _save_store_block(api, s3)
             _tell(api, s3)
-            while not stop.wait(1.0):
-                pass
+            while True:
+                time.sleep(3600)
     except ScopeFlowError as error:
         print(f"make stack: {error.message}", file=sys.stderr)
         return 1
@@ -70,22 +71,34 @@ def _secret() -> str:
 
 
 def _save_store_block(api: str, s3: S3Config) -> None:
-    """Save the store as block `default` in a process of its own, whose Prefect talks to the new server."""
+    """Save the store as block `default` in a process of its own, whose Prefect talks to the new server.
+
+    Errors: ``StoreUnavailable`` where that fails; its output is in a log.
+    """
     assert s3.secret_access_key is not None
     assert s3.endpoint_url is not None
-    subprocess.run(
-        [sys.executable, "-c", _SAVE_STORE],
-        env={
-            **os.environ,
-            "PREFECT_API_URL": api,
-            "STACK_BUCKET": s3.bucket,
-            "STACK_ENDPOINT": s3.endpoint_url,
-            "STACK_KEY": s3.access_key_id or "",
-            "STACK_SECRET": s3.secret_access_key.get_secret_value(),
-        },
-        check=True,
-        timeout=180,
-    )
+    environment = {
+        **os.environ,
+        "PREFECT_API_URL": api,
+        "STACK_BUCKET": s3.bucket,
+        "STACK_ENDPOINT": s3.endpoint_url,
+        "STACK_KEY": s3.access_key_id or "",
+        "STACK_SECRET": s3.secret_access_key.get_secret_value(),
+    }
+    log = (STATE / "store-block.log").resolve()
+    with log.open("wb") as output:
+        try:
+            subprocess.run(
+                [sys.executable, "-c", _SAVE_STORE],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=True,
+                timeout=_SAVE_TIMEOUT_S,
+            )
+        except subprocess.SubprocessError:
+            raise StoreUnavailable(f"the store block could not be saved; why is in {log}") from None
 
 
 def _tell(api: str, s3: S3Config) -> None:

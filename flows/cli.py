@@ -73,7 +73,7 @@ def _tell(error: Exception, *, as_json: bool, debug: bool) -> int:
         print_json({"outcome": "failed", "error": facts})
     say(f"{facts['message']}\nWhat to do: {facts['advice']}")
     if not debug and facts["unexpected"]:
-        say("`scopeflow --debug …` shows where it happened.")
+        say("`scopeflow --debug …` shows what it says and where it happened.")
     return EXIT_FAILED
 
 

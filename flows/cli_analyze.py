@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from blocks.media_store import MediaStore
     from tasks.records.specs import MediaRequest
 
-_NO_SUCH_BLOCK = "No store block is named"
-_BLOCK_SLUGS = ("scopeflow-s3-store/", "scopeflow-local-store/")
 _WORST_FIRST = ("failed", "partial", "complete")
 
 _EXAMPLES = """\b
@@ -204,6 +202,8 @@ def _run_one(
 
 def _place_named(store: str) -> Path | str:
     """Return the folder, the S3 address or the block name that ``--store`` means; refuse what is none of them."""
+    from blocks.access import LOCAL_STORE_SLUG, S3_STORE_SLUG
+
     if store.startswith("s3://"):
         if not store.removeprefix("s3://").partition("/")[0]:
             raise click.BadParameter(
@@ -216,7 +216,9 @@ def _place_named(store: str) -> Path | str:
         return writable_folder(path_of(store), make=False)
     if "://" in store or not store.strip():
         raise click.BadParameter(f"{store!r} is no store; give a folder or s3://bucket/prefix", param_hint="--store")
-    if store.startswith(_BLOCK_SLUGS) or (os.sep not in store and store[0] not in "~." and not Path(store).is_dir()):
+    if store.partition("/")[0] in (S3_STORE_SLUG, LOCAL_STORE_SLUG) or (
+        os.sep not in store and store[0] not in "~." and not Path(store).is_dir()
+    ):
         return store
     return writable_folder(Path(store), make=False)
 
@@ -224,16 +226,19 @@ def _place_named(store: str) -> Path | str:
 def _config_of(place: Path | str) -> "AccessConfig | None":
     """Return how a folder or an S3 address is reached; None for a block, which only Prefect knows."""
     from blocks.access import LocalConfig, S3Config
+    from blocks.access_open import region_of_environment
 
     if isinstance(place, Path):
         return LocalConfig(root=str(writable_folder(place)))
     if not place.startswith("s3://"):
         return None
     bucket, _, prefix = place.removeprefix("s3://").partition("/")
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     # Credentials stay in the environment: in the block they would lie in Prefect's database.
     return S3Config(
-        bucket=bucket, prefix=prefix.strip("/"), endpoint_url=os.environ.get("AWS_ENDPOINT_URL"), region=region
+        bucket=bucket,
+        prefix=prefix.strip("/"),
+        endpoint_url=os.environ.get("AWS_ENDPOINT_URL"),
+        region=region_of_environment(),
     )
 
 
@@ -246,18 +251,17 @@ def _opened(place: Path | str, config: "AccessConfig | None") -> "MediaStore":
     """Return the block of a place that ``_place_named`` found; needs Prefect."""
     from blocks.access import LocalConfig, S3Config
     from blocks.media_store import LocalMediaStore, MediaStore, S3MediaStore
-    from tasks.records.errors import ConfigurationError
 
     if isinstance(config, LocalConfig):
         return LocalMediaStore(root=config.root)
     if isinstance(config, S3Config):
         return S3MediaStore(**config.model_dump(include={"bucket", "prefix", "endpoint_url", "region"}))
     name = str(place)
-    try:
+    if name == "default" or "/" in name:  # can only mean a block
         return MediaStore.named(name)
-    except ConfigurationError as error:
-        if not error.message.startswith(_NO_SUCH_BLOCK) or name == "default" or name.startswith(_BLOCK_SLUGS):
-            raise
+    found = MediaStore.find(name)
+    if found is not None:
+        return found
     say(f"No store block is named {name!r}: results go into the folder ./{name}")
     return LocalMediaStore(root=str(writable_folder(Path(name))))
 

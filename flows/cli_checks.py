@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from flows.cli_common import DEFAULT_STORE, error_facts
-from flows.cli_prefect import API_TIMEOUT_S, answers, configured_api, prefect_home, without_secrets
+from flows.cli_prefect import API_TIMEOUT_S, configured_api, prefect_home, without_secrets
 
 OK, MISSING, OPTIONAL = "ok", "missing", "optional"
 PACKAGES, DECODERS = "Packages", "Decoders"
@@ -139,6 +139,8 @@ def _programs() -> Iterator[Finding]:
 
 
 def _servers() -> Iterator[Finding]:
+    from blocks.prefect_server import answers
+
     group = "Servers"
     configured = configured_api()
     if configured is None:
@@ -146,19 +148,23 @@ def _servers() -> Iterator[Finding]:
         yield Finding(group, "Prefect", OK, found, "For a UI: `make stack`, then set PREFECT_API_URL as it says.")
     else:
         address, where = configured
-        up = answers(address)
+        up = answers(address, timeout_s=API_TIMEOUT_S)
         found = f"{without_secrets(address)} (from {where})"
         advice = "" if up else f"No answer within {API_TIMEOUT_S:g} s: start it, correct the address, or unset it."
         yield Finding(group, "Prefect", OK if up else MISSING, found, advice)
     endpoint = os.environ.get("AWS_ENDPOINT_URL")
     keys = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if os.environ.get(name)]
+    if len(keys) == 1:
+        (other,) = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} - set(keys)
+        yield Finding(group, "S3", MISSING, f"{keys[0]} without {other}", f"Set {other} too, or unset {keys[0]}.")
+        return
     if endpoint is None:
         found = f"AWS, with {' and '.join(keys)}" if keys else "not configured"
         advice = "" if keys else "For s3:// set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL."
         yield Finding(group, "S3", OK if keys else OPTIONAL, found, advice)
         return
-    up = answers(endpoint)
-    found = f"{without_secrets(endpoint)}, {'with keys' if len(keys) == 2 else 'without keys'}"
+    up = answers(endpoint, timeout_s=API_TIMEOUT_S)
+    found = f"{without_secrets(endpoint)}, {'with keys' if keys else 'without keys'}"
     advice = "" if up else f"No answer within {API_TIMEOUT_S:g} s: start the server, or correct AWS_ENDPOINT_URL."
     yield Finding(group, "S3", OK if up else MISSING, found, advice)
 
@@ -206,11 +212,16 @@ def _model(*, deep: bool) -> Iterator[Finding]:
 
 
 def _parameters(path: Path) -> int:
-    """Count a safetensors file's parameters from its header, and hold its size to what the header promises."""
+    """Count a safetensors file's parameters from its header, and hold its size to what the header promises.
+
+    Errors: ``ConfigurationError`` for a damaged file.
+    """
+    from tasks.records.errors import ConfigurationError
+
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > _LONGEST_HEADER_BYTES:
-            raise ValueError("model.safetensors is damaged")
+            raise ConfigurationError("model.safetensors is damaged")
         header = json.loads(file.read(length))
     end, parameters = 0, 0
     for name, tensor in header.items():
@@ -221,7 +232,7 @@ def _parameters(path: Path) -> int:
             parameters += size
             end = max(end, tensor["data_offsets"][1])
     if path.stat().st_size != 8 + length + end:
-        raise ValueError("model.safetensors is cut off")
+        raise ConfigurationError("model.safetensors is cut off")
     return parameters
 
 

@@ -84,7 +84,10 @@ def selection_of(options: dict[str, Any]) -> Any:
 
 
 def error_facts(error: BaseException) -> dict[str, Any]:
-    """Return cause, message and advice of an error; what ScopeFlow did not raise itself is marked as unexpected."""
+    """Return cause, message and advice of an error; what ScopeFlow did not raise itself is marked as unexpected.
+
+    The words of an unexpected one are left out, since they may quote the medium; ``--debug`` shows them.
+    """
     from tasks.algorithms.wording import explain, plain_text
     from tasks.records.errors import ScopeFlowError
 
@@ -97,9 +100,12 @@ def error_facts(error: BaseException) -> dict[str, Any]:
             "advice": explanation.advice,
             "unexpected": False,
         }
-    text = plain_text(str(error)).strip().splitlines()
-    message = f"{explanation.what} ({cause}{': ' + text[0][:300] if text else ''})"
-    return {"cause": cause, "message": message, "advice": explanation.advice, "unexpected": True}
+    return {
+        "cause": cause,
+        "message": f"{explanation.what} ({cause})",
+        "advice": explanation.advice,
+        "unexpected": True,
+    }
 
 
 @contextlib.contextmanager

@@ -4,8 +4,6 @@ import contextlib
 import os
 import sys
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,19 +38,6 @@ def configured_api() -> tuple[str, str] | None:
     return (str(address), f"Prefect profile {active!r}") if address else None
 
 
-def answers(api: str, *, timeout_s: float = API_TIMEOUT_S) -> bool:
-    """Tell whether something answers at a Prefect API's address; refusal for want of a key is an answer."""
-    if urlsplit(api).scheme not in ("http", "https"):
-        return False
-    try:
-        with urllib.request.urlopen(f"{api.rstrip('/')}/health", timeout=timeout_s):  # noqa: S310
-            return True
-    except urllib.error.HTTPError as error:
-        return error.code < 500
-    except (OSError, ValueError):
-        return False
-
-
 def without_secrets(address: str) -> str:
     """Return an address without user name, password and query."""
     parts = urlsplit(address)
@@ -71,7 +56,7 @@ def prefect_api(*, debug: bool) -> Iterator[None]:
         StoreUnavailable: the temporary server does not start in time.
     """
     from blocks.lifeline import free_port
-    from blocks.prefect_server import QUIET_SETTINGS, prefect_server
+    from blocks.prefect_server import QUIET_SETTINGS, answers, prefect_server
     from tasks.records.errors import ConfigurationError
 
     # Log records still reach the server, and so the run's page; only the terminal stays calm.
@@ -81,7 +66,7 @@ def prefect_api(*, debug: bool) -> Iterator[None]:
     configured = configured_api()
     if configured:
         address, where = configured
-        if not answers(address):
+        if not answers(address, timeout_s=API_TIMEOUT_S):
             raise ConfigurationError(
                 f"No Prefect server answers at {without_secrets(address)} (from {where}) within {API_TIMEOUT_S:g} s. "
                 "Start it (`make stack`, or `prefect server start`), correct the address, or unset it to run without "

@@ -33,7 +33,7 @@ def contact_sheet(
     frames: Iterable[tuple[Keyframe, RgbImage]],
     *,
     columns: int = 4,
-    thumb_width_px: int = 240,
+    thumb_width_px: int = 320,
     max_thumbs: int = 64,
     total: int | None = None,
 ) -> RgbImage:

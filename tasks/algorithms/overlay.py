@@ -2,20 +2,18 @@
 
 import math
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from tasks.algorithms.pictures import Pixels, fit_picture
 from tasks.records.pooling import PoolPlan
-
-RgbImage = npt.NDArray[np.uint8]
 
 _VEIL_RGB = (26.0, 38.0, 66.0)
 _EDGE_RGB = (150.0, 178.0, 222.0)
 _MIN_TOKEN_PX_FOR_GRID = 7.0
 
 
-def pool_overlay(rgb: RgbImage, plan: PoolPlan, *, width_px: int = 600, frame: int = 0) -> RgbImage:
+def pool_overlay(rgb: Pixels, plan: PoolPlan, *, width_px: int = 600, frame: int = 0) -> Pixels:
     """Draw a plan's cells over the frame it was made for.
 
     Pooled cells lose their colour under a dark blue veil, the denser the larger the cell, and get a pale border;
@@ -39,7 +37,7 @@ def pool_overlay(rgb: RgbImage, plan: PoolPlan, *, width_px: int = 600, frame: i
     if not 0 <= frame < frames:
         raise ValueError(f"{frame = } lies outside the plan's {frames} frames")
     height_px = max(1, round(rgb.shape[0] * width_px / rgb.shape[1]))
-    canvas = _resized(rgb, width_px, height_px).astype(np.float32)
+    canvas = fit_picture(rgb, width_px, height_px).astype(np.float32)
 
     cells = [(row, column, size) for t, row, column, size in plan.cells if t == frame]
     ys = np.round(np.linspace(0, height_px, rows + 1)).astype(int)
@@ -64,12 +62,6 @@ def pool_overlay(rgb: RgbImage, plan: PoolPlan, *, width_px: int = 600, frame: i
             box = ys[row], ys[min(row + size, rows)], xs[column], xs[min(column + size, columns)]
             _outline(canvas, box, _EDGE_RGB, 0.55)
     return np.clip(np.rint(canvas), 0, 255).astype(np.uint8)
-
-
-def _resized(rgb: RgbImage, width_px: int, height_px: int) -> RgbImage:
-    shrinking = width_px < rgb.shape[1]
-    method = cv2.INTER_AREA if shrinking else cv2.INTER_CUBIC
-    return np.asarray(cv2.resize(rgb, (width_px, height_px), interpolation=method), dtype=np.uint8)
 
 
 def _outline(

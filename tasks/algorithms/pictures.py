@@ -10,7 +10,8 @@ from PIL import Image
 
 Pixels = npt.NDArray[np.uint8]
 
-_WEBP_MAX_SIDE_PX = 16383
+WEBP_MAX_SIDE_PX = 16_383
+"""Longest side that WebP can hold."""
 
 
 def read_picture(encoded: bytes) -> Pixels:
@@ -45,7 +46,7 @@ def luma_of(rgb: Pixels) -> Pixels:
 def webp_bytes(rgb: Pixels, *, quality: int | None) -> bytes:
     """Encode as WebP; ``quality`` 0..100, None for lossless. Larger than WebP allows is shrunk to fit."""
     target = io.BytesIO()
-    picture = Image.fromarray(thumbnail(rgb, _WEBP_MAX_SIDE_PX))
+    picture = Image.fromarray(thumbnail(rgb, WEBP_MAX_SIDE_PX))
     if quality is None:
         picture.save(target, "WEBP", lossless=True, quality=50, method=2)
     else:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from blocks.access import LocalConfig, ObjectStat
-from blocks.access_local import LocalAccess, file_uri
+from blocks.access_local import LocalAccess, file_uri, path_of
 from blocks.access_local_errors import translated
+from blocks.access_open import access_for
 from tasks.records.errors import ConfigurationError, MediaChanged, MediaNotFound, StoreUnavailable, UnsupportedMedia
 
 
@@ -29,6 +30,30 @@ def test_pipes_and_devices_are_refused_without_waiting(access: LocalAccess, tmp_
         with pytest.raises(UnsupportedMedia, match="not a regular file"):
             access.open_pinned(pinned)
         assert not access.exists(file_uri(path))
+
+
+def test_a_file_that_fails_at_opening_is_closed(
+    access: LocalAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = access.stat(access.write_bytes("a.bin", b"x"))
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "as the kernel says it")
+
+    before = set(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("os.fstat", fail)
+    with pytest.raises(StoreUnavailable) as caught:
+        access.open_pinned(pinned)
+    monkeypatch.undo()
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert caught.tb is not None  # it holds the file object, whose end would close the descriptor too
+
+
+def test_the_whole_machine_as_a_store() -> None:
+    access = LocalAccess(LocalConfig(root="/"), read_only=True)
+    assert path_of(access.root_uri) == Path("/")
+    assert access.uri_of("a b/c.bin") == "file:///a%20b/c.bin"
+    assert access_for("file:///a.bin", access) is access
 
 
 def test_links_are_followed_and_loops_end(access: LocalAccess, tmp_path: Path) -> None:

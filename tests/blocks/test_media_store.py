@@ -71,6 +71,8 @@ def test_a_saved_store_is_loaded_by_its_name(saved: tuple[str, MediaStore]) -> N
         loaded = MediaStore.named(spelling)
         assert type(loaded) is type(store)
         assert loaded.config() == store.config()
+    assert MediaStore.find("nowhere") is None
+    assert MediaStore.find(f"no-such-kind/{name}") is None
     with pytest.raises(ConfigurationError, match="No store block is named 'nowhere'"):
         MediaStore.named("nowhere")
 

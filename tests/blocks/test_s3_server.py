@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from blocks.access_open import open_access
+from blocks.lifeline import port_is_free
 from blocks.s3_server import rclone_program, serve_s3
 from tasks.records.errors import ConfigurationError
 from tests.real_parts import require
@@ -44,11 +45,20 @@ def _is_ours(path: Path, folder: Path) -> bool:
         return False
 
 
-def test_a_port_in_use_is_reported_with_the_servers_words(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_port_in_use_is_told_before_anything_starts(host: str, tmp_path: Path) -> None:
+    with socket.create_server((host, 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match="address already in use"), serve_s3(tmp_path / "data", port=port):
+        assert not port_is_free(port)
+        with pytest.raises(ConfigurationError, match=f"port {port} is in use"), serve_s3(tmp_path / "data", port=port):
             pass
+    assert port_is_free(port)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_ends_at_once_is_reported_with_its_words(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="ended at once"), serve_s3(tmp_path / "data", access_key_id='"'):
+        pass
 
 
 def test_a_missing_program_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

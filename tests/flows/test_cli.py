@@ -17,6 +17,8 @@ from click.testing import CliRunner
 from blocks.access import S3Config
 from blocks.lifeline import free_port
 from flows.cli import main
+from flows.cli_common import error_facts
+from tasks.records.errors import MediaNotFound
 from tests.command_line import ROOT, scopeflow
 
 COMMANDS = (("analyze",), ("keyframes",), ("doctor",), ("serve",), ("serve", "s3"))
@@ -46,10 +48,17 @@ def test_help_teaches_by_example(command: tuple[str, ...]) -> None:
         assert "Examples:" in ran.output
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != ("serve",)])
 def test_every_command_speaks_json(command: tuple[str, ...]) -> None:
-    if command != ("serve",):
-        assert "--json" in CliRunner().invoke(main, [*command, "--help"]).output
+    assert "--json" in CliRunner().invoke(main, [*command, "--help"]).output
+
+
+def test_foreign_words_are_not_repeated() -> None:
+    facts = error_facts(KeyError("DOE^JANE 1970-01-01"))
+    assert "KeyError" in facts["message"]
+    assert facts["unexpected"]
+    assert "DOE" not in json.dumps(facts)
+    assert error_facts(MediaNotFound("nothing there"))["message"] == "nothing there"
 
 
 def test_version() -> None:

@@ -20,8 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import SecretStr
 
 from blocks.access import S3Config
-from blocks.lifeline import free_port
-from blocks.s3_server import running
+from blocks.lifeline import free_port, running
 
 PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "radosgw", "radosgw-admin", "monmaptool")
 ACCESS_KEY, SECRET_KEY = "SCOPEFLOWTESTKEY", "scopeflow-test-secret"
