@@ -131,22 +131,26 @@ class FrameLog:
         self.delivered = 0
         self.corrupt = 0
         self._first_ns: int | None = None
-        self._last_good_ns: int | None = None
         self._last_ns: int | None = None
+        self._last_good_ns: int | None = None
+        self._last_good: int | None = None
+        self._end_ns: int | None = None
+        self._end: int | None = None
         self._open_cause: str | None = None
 
     def note_frame(self, pts_ns: int, is_corrupt: bool) -> None:
-        """Count one delivered frame; a good one closes an open gap. Without times, gaps are in frame numbers."""
+        """Count one delivered frame; a good one closes an open gap."""
+        index = self.delivered
         self.delivered += 1
-        at = pts_ns if pts_ns != NO_TIME else self.delivered - 1
-        self._first_ns = at if self._first_ns is None else self._first_ns
-        self._last_ns = at
+        if pts_ns != NO_TIME:
+            self._first_ns = pts_ns if self._first_ns is None else self._first_ns
+            self._last_ns = pts_ns
         if is_corrupt:
             self.corrupt += 1
             self._open_cause = self._open_cause or "damaged frames"
             return
-        self._close_gap(at)
-        self._last_good_ns = at
+        self._close_gap(index - 1, self._last_ns)
+        self._last_good, self._last_good_ns = index, self._last_ns
 
     @property
     def span_ns(self) -> int:
@@ -162,6 +166,20 @@ class FrameLog:
         if text not in self.warnings and len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(text)
 
+    def cut_off(self, text: str, *, frames: int | None = None, length_ns: int | None = None) -> None:
+        """Note, just before ``finish``, that the end of the medium is missing.
+
+        Args:
+            text: the warning.
+            frames: how many there should be, where that is known.
+            length_ns: from the first frame to the end, where that is known.
+        """
+        self.warn(text)
+        self._open_cause = "the file is cut off"
+        self._end = max(self.delivered, (frames or 0) - 1)
+        if self._first_ns is not None and length_ns is not None:
+            self._end_ns = self._first_ns + length_ns
+
     def finish(self, promised: str, *, packets: int = 0) -> None:
         """Close the last gap and raise ``CorruptMedia`` if nothing, or less than half, was good.
 
@@ -169,8 +187,9 @@ class FrameLog:
             promised: what the header promised, for the message ("30 frames").
             packets: how many pieces of picture data there were, whatever became of them.
         """
-        if self._last_ns is not None:
-            self._close_gap(self._last_ns)
+        if self.delivered:
+            ends_ns = [ns for ns in (self._last_ns, self._end_ns) if ns is not None]
+            self._close_gap(self._end if self._end is not None else self.delivered - 1, max(ends_ns, default=None))
         if self.delivered == 0 and packets:
             raise CorruptMedia(
                 f"no frame could be decoded from {packets} packets: the file is damaged all over or encrypted"
@@ -186,16 +205,24 @@ class FrameLog:
         if self.corrupt:
             self.warn(f"{self.corrupt} of {self.delivered} frames are damaged and were left out")
 
-    def _close_gap(self, end_ns: int) -> None:
+    def _close_gap(self, last: int, end_ns: int | None) -> None:
+        """Close the open gap, if any: ``last`` is its last frame, ``end_ns`` where the picture is good again."""
         if self._open_cause is None:
             return
-        start_ns = self._last_good_ns if self._last_good_ns is not None else end_ns
-        gap = Gap(start_ns=min(start_ns, end_ns), end_ns=end_ns, cause=self._open_cause)
+        if end_ns is not None:
+            starts_ns = [ns for ns in (self._last_good_ns, self._first_ns) if ns is not None]
+            gap = Gap(start_ns=min(starts_ns[0], end_ns), end_ns=end_ns, cause=self._open_cause)
+        else:
+            first = self._last_good + 1 if self._last_good is not None else 0
+            # Nothing was delivered in between: what is lost lay between two good frames.
+            first, last = (first, last) if first <= last else (max(0, first - 1), first)
+            gap = Gap(start_frame=first, end_frame=last, cause=self._open_cause)
         self._open_cause = None
         if len(self.gaps) < MAX_GAPS:
             self.gaps.append(gap)
         else:  # a file damaged all over: the last gap swallows the rest
-            self.gaps[-1] = Gap(start_ns=self.gaps[-1].start_ns, end_ns=gap.end_ns, cause="many damaged stretches")
+            ends = {"end_ns": gap.end_ns, "end_frame": gap.end_frame, "cause": "many damaged stretches"}
+            self.gaps[-1] = self.gaps[-1].model_copy(update=ends)
 
 
 def open_source(kind: MediaKind, stream: io.RawIOBase | BinaryIO, limits: Limits) -> FrameSource:

@@ -47,7 +47,7 @@ def summary(medium: str, report: MediaReport) -> str:
     lines += _answer(report)
     lines += _account(report)
     for gap in report.signals.gaps if report.signals else ():
-        lines += _item("Gap", f"{words.human_span(gap.start_ns, gap.end_ns)} could not be decoded ({gap.cause})")
+        lines += _item("Gap", words.gap_words(gap))
     for warning in report.warnings:
         lines += _item("Warning", words.plain_text(warning))
     places = {

@@ -155,7 +155,7 @@ class RunRecord:
         unpublished = any(failure.stage == "publish" for failure in self._failures)
         if answer is None or unpublished:
             return "failed"
-        damaged = signals is not None and (signals.gaps or signals.frames_corrupt)
+        damaged = signals is not None and signals.is_damaged
         if self._failures or damaged or answer.outcome != "complete":
             return "partial"
         return "complete"

@@ -261,7 +261,7 @@ def partial_report() -> tuple[MediaReport, dict[str, bytes]]:
         retryable=True,
     )
     answer = _answer(report.keyframes.keyframes, TEXTS, partial=True)
-    warning = f"No case given; the address s3://archive/2026/{SECRET_NAME}.mp4 stands for it."
+    warning = "Segment 2 names a time that lies outside it."
     changes = {"outcome": "partial", "answer": answer, "failures": (failure,), "warnings": (warning,)}
     return report.model_copy(update=changes), pictures
 
@@ -271,7 +271,7 @@ def failed_report() -> tuple[MediaReport, dict[str, bytes]]:
     failure = StageFailure(
         stage="decode",
         cause="CorruptMedia",
-        message=f"{SECRET_NAME}.mp4: no frame could be decoded (moov atom not found)",
+        message="CASE-0417: no frame could be decoded (moov atom not found)",
         retryable=False,
     )
     report = MediaReport(

@@ -55,7 +55,8 @@ class DicomSource:
         missing = [name for name in _NEEDED if dataset.get(name) in (None, "")]
         if missing:
             raise CorruptMedia(f"is DICOM whose header lacks {', '.join(missing)}")
-        self.frames_declared: int | None = frame_count(dataset)
+        self._declared = frame_count(dataset)
+        self.frames_declared: int | None = self._declared
         self._height, self._width = int(dataset.Rows), int(dataset.Columns)
         self._bits_stored = int(dataset.get("BitsStored") or dataset.BitsAllocated)
         self._photometric = str(dataset.PhotometricInterpretation)
@@ -67,11 +68,11 @@ class DicomSource:
         self._display = Display(dataset)
         self._options = self._pixel_options()
         self._count = self._index_frames()
-        self._times_ns = frame_times_ns(dataset, self.frames_declared or 1)
+        self._times_ns = frame_times_ns(dataset, self._declared)
 
     def probe(self) -> MediaProbe:
         """Return what the header says."""
-        count = self.frames_declared or 1
+        count = self._declared
         duration_ns = None
         rate = None
         if self._times_ns is not None and count > 1:
@@ -91,9 +92,6 @@ class DicomSource:
 
     def frames(self) -> Iterator[DecodedFrame]:
         """Yield every stored frame in order."""
-        declared = self.frames_declared or 1
-        if self._count < declared:
-            self._log.warn(f"the file is cut off: {self._count:,} of {declared:,} frames are there")
         for index in range(self._count):
             self._limits.check_frames(index + 1)
             pts_ns = self._times_ns[index] if self._times_ns is not None else NO_TIME
@@ -101,7 +99,13 @@ class DicomSource:
             self._log.note_frame(pts_ns, shown is None)
             picture = np.zeros((self._height, self._width), np.uint8) if shown is None else shown
             yield DecodedFrame(index, pts_ns, shown is None, lambda image=picture: to_luma(image))  # type: ignore[misc]
-        self._log.finish(f"{declared:,} frames")
+        if self._count < self._declared:
+            self._log.cut_off(
+                f"the file is cut off: {self._count:,} of {self._declared:,} frames are there",
+                frames=self._declared,
+                length_ns=self._times_ns[-1] if self._times_ns is not None else None,
+            )
+        self._log.finish(f"{self._declared:,} frames")
 
     def extract(self, targets: Sequence[FrameTarget]) -> Iterator[tuple[int, ByteImage]]:
         """Yield the targets' pictures; each frame is decoded by itself."""
@@ -128,8 +132,7 @@ class DicomSource:
 
     def _index_frames(self) -> int:
         """Return how many frames are there in full."""
-        declared = self.frames_declared or 1
-        header = self._header
+        declared, header = self._declared, self._header
         if not self._decoder.is_native:
             self._fragments = walk_fragments(header.stream, header.start, header.end)
             table = header.dataset.get("ExtendedOffsetTable") or b""

@@ -88,8 +88,9 @@ def read_header(stream: BinaryIO) -> DicomHeader:
         raise CorruptMedia("is DICOM, but its file meta names no transfer syntax: export it again")
     syntax = UID(syntax_text, validation_mode=config.IGNORE)
     if not syntax.is_transfer_syntax:
-        known = syntax_text if re.fullmatch(r"[0-9.]{1,64}", syntax_text) else "unnamed"
-        raise UnsupportedMedia(f"is DICOM in a compression that isn't supported (transfer syntax {known})")
+        raise UnsupportedMedia(
+            f"is DICOM in a compression that isn't supported (transfer syntax {_uid_name(syntax_text)})"
+        )
     stream.seek(dataset_start)
     if syntax == _DEFLATED:
         stream = io.BytesIO(_inflate(stream))
@@ -117,8 +118,7 @@ def _at_pixels(dataset: Dataset, syntax: UID, stream: BinaryIO) -> DicomHeader:
     if len(head) < 8:
         if "Rows" in dataset and "Columns" in dataset and "BitsAllocated" in dataset:
             raise CorruptMedia("describes a picture, but its pixel data is missing: the file is cut off")
-        name = UID(str(dataset.get("SOPClassUID", ""))).name or "unnamed object"
-        raise UnsupportedMedia(f"is DICOM without pixel data ({name})")
+        raise UnsupportedMedia(f"is DICOM without pixel data ({_uid_name(str(dataset.get('SOPClassUID', '')))})")
     order = "little" if syntax.is_little_endian else "big"
     tag = int.from_bytes(head[:2], order) << 16 | int.from_bytes(head[2:4], order)  # type: ignore[arg-type]
     vr = None
@@ -134,6 +134,11 @@ def _at_pixels(dataset: Dataset, syntax: UID, stream: BinaryIO) -> DicomHeader:
     return DicomHeader(
         dataset, syntax, stream, _PIXEL_KEYWORDS[tag], vr, start, end, not is_bounded or start + length <= size
     )
+
+
+def _uid_name(text: str) -> str:
+    """Return the name of a UID, or the UID; text that is none may be a patient's name and is never quoted."""
+    return UID(text).name if re.fullmatch(r"[0-9.]{1,64}", text) else "unnamed"
 
 
 def _drop_damaged(dataset: Dataset) -> None:
@@ -165,7 +170,7 @@ def _inflate(stream: BinaryIO) -> bytes:
 
 
 def frame_count(dataset: Dataset) -> int:
-    """Return NumberOfFrames, 1 where it is absent; anything but a positive whole number raises ``CorruptMedia``."""
+    """Return NumberOfFrames, 1 where it is absent or below 1; anything but a number raises ``CorruptMedia``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -173,9 +178,7 @@ def frame_count(dataset: Dataset) -> int:
             count = int(value) if value not in (None, "") else 1
         except (ValueError, TypeError):
             raise CorruptMedia("is DICOM whose NumberOfFrames is not a number") from None
-    if count < 1:
-        return 1
-    return count
+    return max(1, count)
 
 
 def frame_times_ns(dataset: Dataset, count: int) -> list[int] | None:

@@ -24,7 +24,10 @@ def open_dicom_video(stream: BinaryIO, limits: Limits) -> VideoSource:
         raise CorruptMedia("is video DICOM without any video data: the file is cut off")
     times_ns = frame_times_ns(header.dataset, max(2, frame_count(header.dataset)))
     period_ns = times_ns[1] if times_ns else None
-    source = VideoSource(FragmentStream(header.stream, fragments), limits, frame_period_ns=period_ns, wrapped="DICOM ")
-    if not fragments.is_complete:
-        source.warnings.append("the file is cut off: its pixel data has no end mark")
-    return source
+    return VideoSource(
+        FragmentStream(header.stream, fragments),
+        limits,
+        frame_period_ns=period_ns,
+        wrapped="DICOM ",
+        is_cut=not fragments.is_complete,
+    )

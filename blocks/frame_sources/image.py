@@ -62,7 +62,7 @@ class ImageSource:
             if shown is None and index == 0:
                 raise CorruptMedia("its picture data is damaged or cut off")
             if shown is None:  # later frames of an animation build on this one
-                self._log.warn(f"the file is cut off or damaged after {index} frames")
+                self._log.cut_off(f"the file is cut off or damaged after {index} frames", frames=count)
                 break
             pts_ns = round(elapsed_ms * 1e6) if count != 1 else NO_TIME
             elapsed_ms += float(self._image.info.get("duration") or 0.0)

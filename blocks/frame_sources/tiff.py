@@ -1,6 +1,7 @@
 """TIFF and BigTIFF through tifffile, page by page."""
 
 import contextlib
+import io
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -88,17 +89,28 @@ class TiffSource:
             try:
                 page = self._file.pages[index]
             except IndexError:
+                if index and self._names_another(page.offset):
+                    self._log.cut_off(f"the file is cut off or damaged after {index} pages")
                 return
             except ScopeFlowError:
                 raise
             except Exception:
-                self._log.warn(f"the file is cut off or damaged after {index} pages")
+                self._log.cut_off(f"the file is cut off or damaged after {index} pages")
                 return
             if page.offset in seen:
                 return
             seen.add(page.offset)
             yield index, page
             index += 1
+
+    def _names_another(self, offset: int) -> bool:
+        """Tell whether the directory at ``offset`` names a next one, which tifffile could not find."""
+        form = self._file.tiff
+        order = "little" if self._file.byteorder == "<" else "big"
+        self._stream.seek(offset)
+        tags = int.from_bytes(self._stream.read(form.tagnosize), order)  # type: ignore[arg-type]
+        self._stream.seek(tags * form.tagsize, io.SEEK_CUR)
+        return any(self._stream.read(form.offsetsize))
 
     def _shown_or_none(self, page: Any) -> ByteImage | None:
         """Return a page in 8 bits, upright, or None when it is damaged; a stream's own errors come through."""

@@ -11,9 +11,10 @@ import av.error
 import av.logging
 
 from blocks.frame_source import NO_TIME, ByteImage, DecodedFrame, FrameLog, FrameTarget, Limits
+from blocks.frame_sources.container_end import is_cut_short
 from blocks.frame_sources.iso_boxes import top_level_boxes
 from blocks.frame_sources.video_pixels import luma_of, rgb_of
-from tasks.records.errors import CorruptMedia, UnsupportedMedia
+from tasks.records.errors import BudgetExceeded, CorruptMedia, UnsupportedMedia
 from tasks.records.media import MediaProbe
 
 _THREADS = 2
@@ -37,10 +38,18 @@ class VideoSource:
         stream: seekable.
         limits: frames, pixels and time.
         frame_period_ns: used where frames carry no PTS (a bare bitstream in DICOM): time is then index x period.
+        wrapped: goes before the container's name in the probe.
+        is_cut: the caller knows that the end of the stream is missing.
     """
 
     def __init__(
-        self, stream: io.RawIOBase | BinaryIO, limits: Limits, *, frame_period_ns: int | None = None, wrapped: str = ""
+        self,
+        stream: io.RawIOBase | BinaryIO,
+        limits: Limits,
+        *,
+        frame_period_ns: int | None = None,
+        wrapped: str = "",
+        is_cut: bool = False,
     ) -> None:
         self._reader = _Reader(stream)
         self._limits = limits
@@ -48,6 +57,7 @@ class VideoSource:
         self._log = FrameLog()
         self.gaps, self.warnings = self._log.gaps, self._log.warnings
         self._wrapped = wrapped
+        self._is_cut = is_cut
         self._packets = 0
         self._container = self._open()
         try:
@@ -87,7 +97,7 @@ class VideoSource:
             self._limits.check_frames(index + 1)
             self._log.note_frame(pts_ns, frame.is_corrupt)
             yield DecodedFrame(index, pts_ns, frame.is_corrupt, lambda shown=frame: luma_of(shown))  # type: ignore[misc]
-        self._warn_if_cut()
+        self._note_if_cut()
         self._log.finish(self._promise(), packets=self._packets)
 
     def extract(self, targets: Sequence[FrameTarget]) -> Iterator[tuple[int, ByteImage]]:
@@ -172,7 +182,9 @@ class VideoSource:
             except av.error.FFmpegError as error:
                 self._reader.raise_failure()
                 if isinstance(error, av.error.MemoryError):
-                    raise CorruptMedia("its decoder ran out of memory") from None
+                    raise BudgetExceeded(
+                        "its decoder ran out of memory; raise max_child_rss_bytes of the decode settings"
+                    ) from None
                 self._log.note_loss("packets that could not be decoded")
             if flushed:
                 return
@@ -284,19 +296,23 @@ class VideoSource:
         parts += [f"{duration_ns / 1e9:,.1f} s"] if duration_ns else []
         return " in ".join(parts) or "nothing definite"
 
-    def _warn_if_cut(self) -> None:
-        """Warn when the file holds less than its header says; frames hidden by an edit list are not missing."""
-        declared, delivered = self.frames_declared, self._log.delivered
-        # AVI counts empty packets too, which stand for "as before": there the time tells.
-        if self._container.format.name == "avi":
-            declared = None
-        if declared and self._packets < declared:
-            self._log.warn(f"the file is cut off or damaged: {delivered:,} of {declared:,} frames were there to decode")
-            return
+    def _note_if_cut(self) -> None:
+        """Note when the file ends early; when only the header's length says so, the header may be wrong: a warning."""
+        declared, delivered = self._packets_promised(), self._log.delivered
         duration_ns, shown_ns = self._declared_duration_ns(), self._log.span_ns
+        if declared is not None and self._packets < declared:
+            self._log.cut_off(
+                f"the file is cut off or damaged: {delivered:,} of {declared:,} frames were there to decode",
+                frames=declared,
+                length_ns=duration_ns,
+            )
+            return
+        if self._is_cut or is_cut_short(self._reader.stream):
+            self._log.cut_off("the file is cut off: it ends before its last part does", length_ns=duration_ns)
+            return
         only_picture = self._stream.duration is not None or len(self._container.streams) == 1
         if (
-            not declared
+            declared is None
             and duration_ns
             and only_picture
             and shown_ns + max(1_500_000_000, duration_ns // 100) < duration_ns
@@ -305,6 +321,20 @@ class VideoSource:
                 f"the header says {duration_ns / 1e9:,.1f} s but the frames end after {shown_ns / 1e9:,.1f} s: "
                 "the file is cut off or its header is wrong"
             )
+
+    def _packets_promised(self) -> int | None:
+        """Return how many packets of picture data there should be; None where nothing says so reliably.
+
+        In MP4 FFmpeg's index tells: it holds the samples of fragments, and none that an edit list leaves out.
+        """
+        name: str = self._container.format.name
+        entries = self._stream.index_entries
+        if name.startswith("mov") and len(entries):
+            if self._packets < len(entries):
+                return len([entry for entry in entries if entry.size])
+            return self._packets if self.frames_declared else None
+        # AVI counts empty packets too, which stand for "as before".
+        return None if name == "avi" else self.frames_declared
 
 
 def ticks_to_ns(ticks: int, base: Fraction) -> int:

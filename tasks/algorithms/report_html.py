@@ -9,7 +9,7 @@ import base64
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
@@ -34,7 +34,6 @@ _KINDS = {
     "tiff": "TIFF pictures",
     "image": "Still picture",
 }
-_SHORTEST_STEM = 6
 
 
 def render_report(report: MediaReport, pictures: Mapping[str, bytes]) -> str:
@@ -48,7 +47,6 @@ def render_report(report: MediaReport, pictures: Mapping[str, bytes]) -> str:
     Returns:
         The file's text, to be written as UTF-8.
     """
-    without_address = _AddressHider(report)
     answer = report.answer
     frames = _frames(report, pictures)
     shown, listed = _gallery(frames)
@@ -72,12 +70,9 @@ def render_report(report: MediaReport, pictures: Mapping[str, bytes]) -> str:
         has_overlays=any(frame["overlay"] for frame in shown),
         capped=bool(report.keyframes and report.keyframes.capped),
         stages=_stages(report),
-        failures=[_failure(failure, without_address) for failure in report.failures],
-        warnings=[without_address(text) for text in _warnings(report)],
-        gaps=[
-            {"span": words.human_span(gap.start_ns, gap.end_ns), "cause": without_address(gap.cause)}
-            for gap in (report.signals.gaps if report.signals else ())
-        ],
+        failures=[_failure(failure) for failure in report.failures],
+        warnings=[words.plain_text(text) for text in _warnings(report)],
+        gaps=[words.gap_words(gap) for gap in (report.signals.gaps if report.signals else ())],
         frame_counts=_frame_counts(report),
         tokens=_tokens(report),
         timings=_timings(report),
@@ -110,28 +105,6 @@ def _template() -> Template:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("report.html.jinja")
-
-
-class _AddressHider:
-    """Replaces every form of the medium's address in a message: file names may carry a patient's name."""
-
-    def __init__(self, report: MediaReport) -> None:
-        self._needles: list[str] = []
-        forms: set[str] = set()
-        for uri in (report.request.uri, report.media.uri if report.media else ""):
-            path = urlsplit(uri).path if "://" in uri else uri
-            name = path.rsplit("/", 1)[-1]
-            stem = name.rsplit(".", 1)[0]
-            forms |= {uri, path, path.lstrip("/"), name}
-            if len(stem) >= _SHORTEST_STEM:
-                forms.add(stem)
-        forms |= {unquote(form) for form in forms} | {quote(form) for form in forms}
-        self._needles = sorted((form for form in forms if len(form) > 2), key=len, reverse=True)
-
-    def __call__(self, text: str) -> str:
-        for needle in self._needles:
-            text = text.replace(needle, "[this medium]")
-        return words.plain_text(text)
 
 
 def _web_address(url: str | None) -> str | None:
@@ -293,7 +266,7 @@ def _stages(report: MediaReport) -> list[dict[str, str]]:
     return rows
 
 
-def _failure(failure: StageFailure, without_address: _AddressHider) -> dict[str, Any]:
+def _failure(failure: StageFailure) -> dict[str, Any]:
     explanation = words.explain(failure.cause)
     return {
         "stage": failure.stage,
@@ -301,7 +274,7 @@ def _failure(failure: StageFailure, without_address: _AddressHider) -> dict[str,
         "cause": failure.cause,
         "what": explanation.what,
         "advice": explanation.advice,
-        "message": without_address(failure.message),
+        "message": words.plain_text(failure.message),
         "retryable": failure.retryable,
     }
 

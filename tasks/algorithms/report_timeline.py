@@ -64,11 +64,11 @@ def timeline_of(report: MediaReport) -> Timeline | None:
         return None
     if any(frame.pts_ns is None for frame in keyframes):
         return _along_frames(report, keyframes)
-    gaps = report.signals.gaps if report.signals else ()
+    gaps = _timed_gaps(report)
     segments = report.answer.segments if report.answer else ()
     last_ns = max(
         [frame.pts_ns or 0 for frame in keyframes]
-        + [gap.end_ns for gap in gaps]
+        + [end_ns for _, end_ns in gaps]
         + [_duration_ns(report)]
         + [segment.end_ns or 0 for segment in segments]
     )
@@ -93,7 +93,7 @@ def timeline_of(report: MediaReport) -> Timeline | None:
             for segment in segments
             if segment.start_ns is not None
         ),
-        gaps=tuple(_band(gap.start_ns, gap.end_ns, last_ns, number + 1) for number, gap in enumerate(gaps)),
+        gaps=tuple(_band(start_ns, end_ns, last_ns, number) for number, (start_ns, end_ns) in enumerate(gaps, 1)),
         marks=tuple(marks),
     )
 
@@ -115,6 +115,11 @@ def _along_frames(report: MediaReport, keyframes: tuple[Keyframe, ...]) -> Timel
             for place, at in enumerate(numbers)
         ),
     )
+
+
+def _timed_gaps(report: MediaReport) -> list[tuple[int, int]]:
+    gaps = report.signals.gaps if report.signals else ()
+    return [(gap.start_ns, gap.end_ns) for gap in gaps if gap.start_ns is not None and gap.end_ns is not None]
 
 
 def _duration_ns(report: MediaReport) -> int:

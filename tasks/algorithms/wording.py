@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 
 from tasks.records.keyframes import Keyframe, KeyframeReason
+from tasks.records.signals import Gap
 
 UNKNOWN = "–"
 
@@ -161,6 +162,18 @@ def frame_label(keyframe: Keyframe) -> str:
 def frame_number(frame_index: int) -> str:
     """Name a frame as people do, counted from 1, as DICOM and page numbers are; ``frame_index`` counts from 0."""
     return f"frame {frame_index + 1}"
+
+
+def gap_words(gap: Gap) -> str:
+    """Say what could not be decoded and why, by time or, where the medium has no times, by frame."""
+    if gap.start_frame is None or gap.end_frame is None:
+        span = human_span(gap.start_ns, gap.end_ns)
+        where = f"Something at {span}" if gap.start_ns == gap.end_ns else span
+    elif gap.start_frame == gap.end_frame:
+        where = frame_number(gap.start_frame).capitalize()
+    else:
+        where = f"Frames {gap.start_frame + 1:,} to {gap.end_frame + 1:,}"
+    return f"{where} could not be decoded ({gap.cause})"
 
 
 def human_duration(duration_ns: int | None) -> str:

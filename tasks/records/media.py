@@ -43,7 +43,6 @@ class MediaProbe(Record):
     frame_count_from_header: int | None = Field(default=None, ge=0, description="None when the header does not say")
     duration_ns_from_header: int | None = None
     average_fps_from_header: float | None = None
-    rotation_deg: int = 0
     sample_aspect_ratio: tuple[int, int] = (1, 1)
     pixel_format: str | None = None
     bits_stored: int | None = None

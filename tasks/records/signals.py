@@ -18,10 +18,15 @@ SIGNAL_COLUMNS = {
 
 
 class Gap(Record):
-    """A stretch of the medium that could not be decoded."""
+    """A stretch of the medium that could not be decoded, in time or, where the medium has no times, in frames.
 
-    start_ns: int
-    end_ns: int
+    In time it lies between the good frames around it; in frames it names the first and the last one concerned.
+    """
+
+    start_ns: int | None = None
+    end_ns: int | None = None
+    start_frame: int | None = Field(default=None, description="Counted from 0; only where the medium has no times")
+    end_frame: int | None = None
     cause: str
 
 
@@ -39,3 +44,8 @@ class SignalsRef(Record):
     decode_seconds: float = Field(ge=0)
     peak_rss_bytes: int = Field(default=0, ge=0, description="Of the decode child")
     decoder: str = Field(description="Which decoder ran, with its version")
+
+    @property
+    def is_damaged(self) -> bool:
+        """Tell whether any part of the medium is missing or could not be decoded."""
+        return bool(self.gaps) or self.frames_corrupt > 0

@@ -3,6 +3,7 @@ import pytest
 from tasks.algorithms import wording as words
 from tasks.records import errors
 from tasks.records.keyframes import KeyframeReason
+from tasks.records.signals import Gap
 from tests import samples
 
 S = 1_000_000_000
@@ -36,6 +37,19 @@ def test_human_time(pts_ns: int | None, expected: str) -> None:
 )
 def test_human_span(start: int | None, end: int | None, expected: str) -> None:
     assert words.human_span(start, end) == expected
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"),
+    [
+        (Gap(start_ns=0, end_ns=S, cause="x"), "0:00:00.000 to 0:00:01.000 could not be decoded (x)"),
+        (Gap(start_ns=S, end_ns=S, cause="x"), "Something at 0:00:01.000 could not be decoded (x)"),
+        (Gap(start_frame=1, end_frame=1, cause="x"), "Frame 2 could not be decoded (x)"),
+        (Gap(start_frame=0, end_frame=4, cause="x"), "Frames 1 to 5 could not be decoded (x)"),
+    ],
+)
+def test_gap_words(gap: Gap, expected: str) -> None:
+    assert words.gap_words(gap) == expected
 
 
 @pytest.mark.parametrize(

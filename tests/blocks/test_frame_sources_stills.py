@@ -12,6 +12,7 @@ from pydicom.filewriter import dcmwrite
 from blocks.frame_source import FrameTarget
 from blocks.frame_sources.dicom_header import read_header
 from tasks.records.errors import BudgetExceeded, CorruptMedia, UnsupportedMedia
+from tasks.records.signals import Gap
 from tests.blocks.media_makers import (
     animation_bytes,
     dicom_bytes,
@@ -100,6 +101,10 @@ def test_cut_native_frames_are_counted() -> None:
     source = opened(data[: -3 * GREY[0].nbytes - 5])
     assert len(list(source.frames())) == 8
     assert "cut off: 8 of 12 frames" in source.warnings[0]
+    assert source.gaps == [Gap(start_frame=8, end_frame=11, cause="the file is cut off")]
+    timed = opened(dicom_bytes(GREY, FrameTime="40")[: -3 * GREY[0].nbytes - 5])
+    assert len(list(timed.frames())) == 8
+    assert timed.gaps == [Gap(start_ns=280_000_000, end_ns=440_000_000, cause="the file is cut off")]
     one = dicom_bytes(GREY[:1])
     with pytest.raises(CorruptMedia, match="its pixel data is cut off"):
         opened(one[:-10])
@@ -142,6 +147,25 @@ def test_dicom_without_pixels_is_named() -> None:
         opened(out.getvalue())
 
 
+def test_sop_class_that_is_no_uid_is_not_quoted() -> None:
+    report = Dataset()
+    report.SOPClassUID, report.SOPInstanceUID = "1.2.840.10008.5.1.4.1.1.88.11", "1.2.3"
+    report.file_meta = FileMetaDataset()
+    report.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.1"
+    out = io.BytesIO()
+    dcmwrite(out, report, enforce_file_format=True)
+    at = out.getvalue().rindex(b"1.2.840.10008.5.1.4.1.1.88.11")
+    data = bytearray(out.getvalue())
+    data[at : at + 29] = b"DOE^JOHN".ljust(29, b"\0")
+    with pytest.raises(UnsupportedMedia, match=r"without pixel data \(unnamed\)"):
+        opened(bytes(data))
+
+
+@pytest.mark.parametrize(("stated", "count"), [("-3", 1), ("0", 1), ("12", 12)])
+def test_number_of_frames(stated: str, count: int) -> None:
+    assert len(decoded(dicom_bytes(GREY, NumberOfFrames=stated))) == count
+
+
 def test_no_patient_in_what_a_source_keeps() -> None:
     header = read_header(io.BytesIO(dicom_bytes(GREY)))
     assert "PatientName" not in header.dataset
@@ -154,6 +178,16 @@ def test_video_dicom_tolerates_a_pad_byte_and_keeps_times() -> None:
     data = dicom_bytes(GREY, syntax="1.2.840.10008.1.2.4.102", bitstream=stream[: len(stream) | 1])
     frames = decoded(data)
     assert [frame.pts_ns for frame in frames] == [index * 40_000_000 for index in range(12)]
+
+
+def test_cut_video_dicom_has_a_gap_at_its_end() -> None:
+    stream = video_bytes(12, container="mpegts", noise=20.0)
+    data = dicom_bytes(GREY, syntax="1.2.840.10008.1.2.4.102", bitstream=stream, fragment_bytes=4096)
+    whole, cut = opened(data), opened(data[: len(data) * 7 // 10])
+    assert len(list(whole.frames())) == 12
+    assert whole.gaps == []
+    assert 6 <= len(list(cut.frames())) < 12
+    assert cut.gaps[-1].cause == "the file is cut off"
 
 
 def test_bare_bitstream_in_dicom_takes_times_from_the_header() -> None:
@@ -205,6 +239,38 @@ def test_tiff_directory_loop_ends() -> None:
         at = int.from_bytes(data[offsets[-1] : offsets[-1] + 4], "little")
     data[offsets[-1] : offsets[-1] + 4] = first.to_bytes(4, "little")
     assert len(decoded(bytes(data))) == 3
+
+
+def test_damaged_page_is_named_by_its_number() -> None:
+    data = bytearray(tiff_bytes(GREY[:5], photometric="minisblack", compression="zlib"))
+    at = bytes(data).find(b"\x78", len(data) // 2)
+    source = opened(bytes(data[: at + 4] + bytes(16) + data[at + 20 :]))
+    damaged = [frame.frame_index for frame in source.frames() if frame.is_corrupt]
+    assert len(damaged) == 1
+    assert source.gaps == [Gap(start_frame=damaged[0], end_frame=damaged[0], cause="damaged frames")]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.85])
+def test_cut_tiff_has_a_gap_even_where_only_whole_pages_are_left(share: float) -> None:
+    data = tiff_bytes(GREY, photometric="minisblack")
+    source = opened(data[: round(len(data) * share)])
+    assert len(list(source.frames())) < 12
+    assert source.gaps[-1].cause == "the file is cut off"
+    out = io.BytesIO()
+    pages = [Image.fromarray(page) for page in GREY]
+    pages[0].save(out, "TIFF", save_all=True, append_images=pages[1:])
+    source = opened(out.getvalue()[: 6 * len(out.getvalue()) // 12])  # where a directory should begin
+    assert len(list(source.frames())) == 6
+    assert source.gaps == [Gap(start_frame=6, end_frame=6, cause="the file is cut off")]
+
+
+@pytest.mark.parametrize("form", ["GIF", "PNG"])
+def test_cut_animation_has_a_gap(form: str) -> None:
+    pictures = list(np.random.default_rng(0).integers(0, 255, (10, 48, 64, 3), np.uint8))
+    data = animation_bytes(pictures, form)
+    source = opened(data[: len(data) // 2])
+    assert len(list(source.frames())) == 4
+    assert source.gaps == [Gap(start_ns=300_000_000, end_ns=300_000_000, cause="the file is cut off")]
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP", "BMP", "JPEG2000"])

@@ -11,7 +11,7 @@ import pytest
 
 from blocks.frame_source import FrameTarget, Limits, open_source
 from blocks.frame_sources.video import VideoSource
-from tasks.records.errors import CorruptMedia, UnsupportedMedia
+from tasks.records.errors import BudgetExceeded, CorruptMedia, UnsupportedMedia
 from tasks.records.media import MediaKind
 from tests.blocks.media_makers import audio_only_bytes, number_in, video_bytes
 from tests.blocks.media_opening import LIMITS, Trickle, decoded, opened, outcome, target_of
@@ -121,6 +121,62 @@ def test_cut_off_file_gives_its_frames_and_a_warning() -> None:
     frames = list(source.frames())
     assert 50 <= sum(not frame.is_corrupt for frame in frames) <= 65
     assert "the file is cut off or damaged" in " ".join(source.warnings)
+    assert (source.gaps[-1].end_ns, source.gaps[-1].cause) == (4_000_000_000, "the file is cut off")
+
+
+@pytest.mark.parametrize("container", ["matroska", "webm", "avi", "fragmented"])
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
+def test_cut_container_without_a_count_has_a_gap(container: str, share: float) -> None:
+    options = {"webm": {"codec": "libvpx"}, "avi": {"options": {"bf": "0"}}}.get(container, {})
+    data = video_bytes(60, noise=20.0, container=container if container != "fragmented" else "mp4", **options)
+    if container == "fragmented":
+        data = _fragmented(data)
+    source = opened(data[: round(len(data) * share)])
+    frames = list(source.frames())
+    assert [gap.cause for gap in source.gaps] == ["the file is cut off"] * (share < 1)
+    assert bool(source.warnings) == (share < 1)
+    assert (len(frames) == 60) == (share == 1)
+
+
+def test_frames_left_out_by_an_edit_list_are_not_missing() -> None:
+    data = bytearray(video_bytes(100, gop=10))
+    at = data.find(b"elst") + 12
+    data[at : at + 4] = (int.from_bytes(data[at : at + 4], "big") // 2).to_bytes(4, "big")
+    source = opened(bytes(data))
+    assert len(list(source.frames())) == 50
+    assert source.gaps == []
+    assert source.warnings == []
+
+
+def test_decoder_without_memory_is_a_matter_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Starved:
+        def __init__(self, track: Any) -> None:
+            self._track = track
+
+        def __getattr__(self, name: str) -> Any:
+            return self if name == "codec_context" else getattr(self._track, name)
+
+        def decode(self, packet: Any) -> Any:
+            raise av.error.MemoryError(12, "Cannot allocate memory")
+
+    source = opened(video_bytes(3))
+    monkeypatch.setattr(source, "_stream", Starved(source._stream))  # type: ignore[attr-defined]
+    monkeypatch.setattr(source, "_packets_or_flush", lambda: iter([None]))
+    with pytest.raises(BudgetExceeded, match="max_child_rss_bytes"):
+        list(source.frames())
+
+
+def _fragmented(data: bytes) -> bytes:
+    out = io.BytesIO()
+    options = {"movflags": "frag_keyframe+default_base_moof+empty_moov"}
+    with av.open(io.BytesIO(data)) as source, av.open(out, "w", format="mp4", options=options) as target:
+        track = source.streams.video[0]
+        copy = target.add_stream_from_template(track)
+        for packet in source.demux(track):
+            if packet.dts is not None:
+                packet.stream = copy
+                target.mux(packet)
+    return out.getvalue()
 
 
 def _faststart(data: bytes) -> bytes:

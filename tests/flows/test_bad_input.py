@@ -1,5 +1,6 @@
 """Bad input ends in a report that a person understands: failed or partial, published, and nothing half-written."""
 
+import io
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from tasks.records.report import MediaReport
+from tests.blocks.media_makers import dicom_bytes, numbered, video_bytes
 from tests.flows.test_analyze_media import analyse, of_any_run
 
 Maker = Callable[[Path, Path], Path]
@@ -89,6 +91,32 @@ def absent(folder: Path, clip: Path) -> Path:
     return folder / "a.mp4"
 
 
+def cut_dicom(folder: Path, clip: Path) -> Path:
+    data = dicom_bytes(np.stack([numbered(n, 128, 96)[:, :, 0] for n in range(10)]))
+    return _written(folder / "a.dcm", data[: len(data) // 2])
+
+
+def cut_matroska(folder: Path, clip: Path) -> Path:
+    data = video_bytes(60, size=(128, 96), container="matroska", noise=20.0)
+    return _written(folder / "a.mkv", data[: len(data) // 2])
+
+
+def cut_after_its_index(folder: Path, clip: Path) -> Path:
+    """The index stands first, so that the frames before the cut can be found."""
+    path = folder / "whole.mp4"
+    made = video_bytes(60, size=(128, 96), noise=20.0)
+    with (
+        av.open(io.BytesIO(made)) as source,
+        av.open(str(path), "w", options={"movflags": "+faststart"}) as target,
+    ):
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+    return _written(folder / "a.mp4", path.read_bytes()[: path.stat().st_size // 2])
+
+
 def _written(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
@@ -140,6 +168,19 @@ def test_a_hole_in_the_middle_gives_a_partial_report_with_its_times(
     assert report.outcome == "partial"
     assert report.signals is not None
     assert report.signals.frames_corrupt + len(report.signals.gaps) > 0
+    assert report.answer is not None
+
+
+@pytest.mark.parametrize("make", [cut_dicom, cut_matroska, cut_after_its_index])
+def test_a_missing_end_gives_a_partial_report(make: Maker, clip: Path, tmp_path: Path, prefect_server: str) -> None:
+    from blocks.media_store import LocalMediaStore
+
+    report = analyse(make(tmp_path, clip), LocalMediaStore(root=str(tmp_path / "store")))
+    assert report.outcome == "partial"
+    assert report.failures == ()
+    assert report.signals is not None
+    assert report.signals.gaps[-1].cause == "the file is cut off"
+    assert "cut off" in " ".join(report.signals.warnings)
     assert report.answer is not None
 
 
