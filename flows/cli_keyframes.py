@@ -14,7 +14,6 @@ from flows.cli_common import (
     json_option,
     only_results_on_stdout,
     print_json,
-    say,
     selection_of,
     selection_options,
     writable_folder,
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from tasks.records.keyframes import Keyframe, KeyframeSet
 
 _OWN_PICTURE = re.compile(r"\d{4}_[0-9A-Za-z.-]+\.webp")
-_PROBE_TIMEOUT_S = 120.0
-_SHEET_THUMB_PX = 320
 
 _EXAMPLES = """\b
 Examples:
@@ -62,37 +59,29 @@ def _extracted(medium: str, folder: Path, spec: Any, readable: TextIO) -> dict[s
     """Probe, decode, select and extract, each reading the same pinned version, and write the folder."""
     import pandas as pd
 
-    from blocks.access import LocalConfig, revealed
+    from blocks.access import LocalConfig
     from blocks.access_open import access_for, normalise_uri, open_access
-    from blocks.child import run_child
     from blocks.progress import listen, report
     from flows.cli_progress import progress_view
     from tasks.algorithms.keyframes import select_keyframes
-    from tasks.records.errors import BudgetExceeded, CorruptMedia
-    from tasks.records.media import MediaKind, MediaProbe, MediaRef
+    from tasks.children import PROBE_TIMEOUT_S, media_ref, run_decode_child
+    from tasks.records.media import MediaKind, MediaProbe
     from tasks.records.signals import SignalsRef
     from tasks.records.specs import DecodeSpec
 
     uri = normalise_uri(medium)
     access = access_for(uri, open_access(LocalConfig(root=str(folder))))
     stat = access.stat(uri)
-    decoding = DecodeSpec()
-    pinned: dict[str, Any] = {
-        "access": revealed(access.config),
-        "stat": stat.model_dump(mode="json"),
-        "decode": decoding.model_dump(mode="json"),
-    }
 
-    def child(stage: str, target: str, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def child(stage: str, function: str, **more: Any) -> dict[str, Any]:
         report(stage, 0, None, "")
-        return run_child(
-            f"blocks.decode_child:{target}",
-            request,
-            timeout_s=timeout_s,
-            max_rss_bytes=decoding.max_child_rss_bytes,
+        return run_decode_child(
+            function,
+            access,
+            stat,
+            DecodeSpec(),
             on_progress=lambda line: report(stage, line["done"], line.get("total"), line.get("unit", "")),
-            timeout_error=BudgetExceeded,
-            crash_error=CorruptMedia,
+            **more,
         )
 
     with (
@@ -100,31 +89,18 @@ def _extracted(medium: str, folder: Path, spec: Any, readable: TextIO) -> dict[s
         progress_view() as view,
         listen(view.show),
     ):
-        probed = child("stream-pull", "probe", pinned, _PROBE_TIMEOUT_S)
-        media = MediaRef(
-            uri=uri,
-            etag=stat.etag,
-            version_id=stat.version_id,
-            size_bytes=stat.size_bytes,
-            last_modified_ns=stat.last_modified_ns,
-            kind=MediaKind(probed["kind"]),
-            media_id=_media_id(uri, stat),
-        )
-        pinned["kind"] = media.kind.value
+        probed = child("stream-pull", "probe", timeout_s=PROBE_TIMEOUT_S)
+        media = media_ref(uri, stat, MediaKind(probed["kind"]))
         table = Path(work) / "signals.parquet"
-        decoded = child("decode", "decode", {**pinned, "table_path": str(table)}, decoding.max_seconds)
+        decoded = child("decode", "decode", kind=media.kind.value, table_path=str(table))
         signals = SignalsRef(uri="signals.parquet", **decoded)
         report("select-keyframes", 0, None, "")
         chosen = select_keyframes(pd.read_parquet(table), spec, media_id=media.media_id, kind=media.kind)
         targets = [{"frame_index": frame.frame_index, "pts_ns": frame.pts_ns} for frame in chosen.keyframes]
-        extracted = child(
-            "extract-keyframes", "extract", {**pinned, "keyframes": targets, "out_dir": work}, decoding.max_seconds
-        )
-        asked = len(chosen.keyframes)
+        extracted = child("extract-keyframes", "extract", kind=media.kind.value, keyframes=targets, out_dir=work)
         chosen = _written(folder, table, chosen, {p["frame_index"]: p for p in extracted["pictures"]})
-    damaged = signals.gaps or signals.frames_corrupt or len(chosen.keyframes) < asked
     found = {
-        "outcome": "partial" if damaged else "complete",
+        "outcome": "partial" if signals.is_damaged else "complete",
         "folder": str(folder),
         "media_id": media.media_id,
         "kind": media.kind.value,
@@ -137,33 +113,21 @@ def _extracted(medium: str, folder: Path, spec: Any, readable: TextIO) -> dict[s
     return found
 
 
-def _media_id(uri: str, stat: Any) -> str:
-    from tasks.records.base import digest_of
-
-    return digest_of(uri, stat.etag, stat.version_id, stat.size_bytes)
-
-
 def _written(folder: Path, table: Path, chosen: "KeyframeSet", pictures: dict[int, dict[str, Any]]) -> "KeyframeSet":
-    """Put pictures, sheet and table in place of an earlier run's; a keyframe that is lost is said so."""
+    """Put pictures, sheet and table in place of an earlier run's."""
     from tasks.algorithms.contact_sheet import contact_sheet
     from tasks.algorithms.pictures import read_picture, webp_bytes
-    from tasks.records.errors import CorruptMedia
 
-    kept = [frame for frame in chosen.keyframes if frame.frame_index in pictures]
-    if not kept:
-        raise CorruptMedia("none of the chosen frames could be decoded again")
-    if len(kept) < len(chosen.keyframes):
-        say(f"{len(chosen.keyframes) - len(kept)} of {len(chosen.keyframes)} keyframes could not be decoded again")
     _remove_earlier(folder)
     placed = []
-    for number, frame in enumerate(kept, start=1):
+    for number, frame in enumerate(chosen.keyframes, start=1):
         picture = pictures[frame.frame_index]
         name = f"{number:04d}_{_file_time(frame)}.webp"
         Path(picture["path"]).replace(folder / name)
         sizes = {"width_px": picture["width_px"], "height_px": picture["height_px"]}
         placed.append(frame.model_copy(update={"image_uri": name, **sizes}))
     thumbnails = ((frame, read_picture((folder / str(frame.image_uri)).read_bytes())) for frame in placed)
-    sheet = contact_sheet(thumbnails, columns=4, thumb_width_px=_SHEET_THUMB_PX, total=len(placed))
+    sheet = contact_sheet(thumbnails, total=len(placed))
     _replace(folder / "sheet.webp", webp_bytes(sheet, quality=85))
     table.replace(folder / "signals.parquet")
     return chosen.model_copy(update={"keyframes": tuple(placed), "sheet_uri": "sheet.webp"})
@@ -198,7 +162,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _summary(medium: str, folder: Path, chosen: "KeyframeSet", signals: Any) -> str:
-    from tasks.algorithms.wording import REASON_WORDS, counted, frame_label, human_span
+    from tasks.algorithms.wording import REASON_WORDS, counted, frame_label, gap_words
 
     lines = [f"{medium}: {counted(len(chosen.keyframes), 'keyframe')} of {counted(signals.frames_delivered, 'frame')}"]
     if chosen.capped:
@@ -207,8 +171,6 @@ def _summary(medium: str, folder: Path, chosen: "KeyframeSet", signals: Any) -> 
     lines += [
         f"  {frame_label(frame):<16}{REASON_WORDS[frame.reason]:<26}{frame.image_uri}" for frame in chosen.keyframes
     ]
-    lines += [
-        f"  Gap: {human_span(gap.start_ns, gap.end_ns)} could not be decoded ({gap.cause})" for gap in signals.gaps
-    ]
+    lines += [f"  Gap: {gap_words(gap)}" for gap in signals.gaps]
     lines += [f"  Warning: {warning}" for warning in signals.warnings]
     return "\n".join([*lines, f"  Folder: {folder} (sheet.webp, keyframes.json, signals.parquet)"])
