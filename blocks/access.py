@@ -119,8 +119,9 @@ class S3Config(BaseModel):
     access_key_id: str | None = None
     secret_access_key: SecretStr | None = None
     connect_timeout_s: float = 10.0
-    read_timeout_s: float = 60.0
-    max_attempts: int = Field(default=4, ge=1, le=20)
+    read_timeout_s: float = 30.0
+    # Tasks try again too, so a store that accepts and never answers costs minutes, not a quarter of an hour.
+    max_attempts: int = Field(default=2, ge=1, le=20)
 
 
 AccessConfig = Annotated[LocalConfig | S3Config, Field(discriminator="kind")]

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import psutil
 
-from tasks.records.errors import BudgetExceeded, EndpointTimeout, ScopeFlowError, error_from_name
+from tasks.records.errors import BudgetExceeded, EndpointTimeout, ScopeFlowError, TransientError, error_from_name
 
 Json = dict[str, Any]
 Progress = Callable[[Json], None]
@@ -167,6 +167,11 @@ class ChildWorker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=5)
         code = process.returncode
+        if code in (-signal.SIGKILL, -signal.SIGTERM):
+            return TransientError(
+                f"the working process was killed from outside ({signal.Signals(-code).name}); "
+                "for want of memory, most often"
+            )
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         return self._crash_error(f"the working process died ({how})")
 

@@ -131,8 +131,8 @@ class S3MediaStore(MediaStore):
     connect_timeout_s: float = Field(
         default=10.0, gt=0, title="Connect timeout (s)", description="Longest wait for a connection"
     )
-    read_timeout_s: float = Field(default=60.0, gt=0, title="Read timeout (s)", description="Longest wait for bytes")
-    max_attempts: int = Field(default=4, ge=1, le=20, title="Attempts", description="How often a request is tried")
+    read_timeout_s: float = Field(default=30.0, gt=0, title="Read timeout (s)", description="Longest wait for bytes")
+    max_attempts: int = Field(default=2, ge=1, le=20, title="Attempts", description="How often a request is tried")
 
     def config(self) -> S3Config:
         """Return how the bucket is reached."""

@@ -51,6 +51,23 @@ def prefect_server(home: Path, *, port: int) -> Iterator[str]:
         yield api
 
 
+@contextlib.contextmanager
+def lost_server_named() -> Iterator[None]:
+    """Turn the HTTP errors of a Prefect server that went away in mid-run into one that says what to do.
+
+    Raises:
+        StoreUnavailable: the server does not answer; what was finished lies on the store.
+    """
+    import httpx
+
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise StoreUnavailable(
+            f"the Prefect server went away ({type(error).__name__}); finished stages are kept, run the same again"
+        ) from None
+
+
 def answers(api: str, *, timeout_s: float) -> bool:
     """Tell whether something answers at a server's address; refusal for want of a key is an answer.
 

@@ -15,7 +15,6 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.context import TaskRunContext
-from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
 from blocks.progress import report
@@ -23,6 +22,7 @@ from tasks.algorithms.pictures import Pixels, thumbnail, webp_bytes
 
 _UPDATE_EVERY_S = 1.0
 _IMAGE_MAX_BYTES = 100_000
+_BLIND_RUNS: set[UUID] = set()
 
 
 class StageProgress:
@@ -87,11 +87,17 @@ def image_artifact(key: str, rgb: Pixels, *, description: str) -> None:
 
 
 def _show(create: Callable[[], Any]) -> Any:
-    """Run a call that shows something; outside a run there is nothing to show it in, and it never fails a stage."""
-    if TaskRunContext.get() is None:
+    """Run a call that shows something; outside a run there is nothing to show it in, and it never fails a stage.
+
+    Each try on a server that is gone costs a minute of retries, so after one nothing more of that run is shown.
+    """
+    context = TaskRunContext.get()
+    if context is None or context.task_run.flow_run_id in _BLIND_RUNS:
         return None
     try:
         return create()
-    except (PrefectException, OSError, RuntimeError) as error:
-        get_logger("scopeflow").warning("An artifact could not be shown (%s)", type(error).__name__)
+    except Exception as error:  # whatever it is, the medium's work goes on
+        if context.task_run.flow_run_id is not None:
+            _BLIND_RUNS.add(context.task_run.flow_run_id)
+        get_logger("scopeflow").warning("The run's artifacts are no longer shown (%s)", type(error).__name__)
         return None

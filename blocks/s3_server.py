@@ -17,6 +17,8 @@ from blocks.access import S3Config
 from blocks.lifeline import free_port, require_free_port, running
 from tasks.records.errors import ConfigurationError, StoreUnavailable
 
+_SHORTEST_KEY = 3  # rclone refuses shorter ones with a misleading answer
+
 
 @contextmanager
 def serve_s3(
@@ -50,6 +52,8 @@ def serve_s3(
     if port:
         require_free_port(port)
     (folder / bucket).mkdir(parents=True, exist_ok=True)
+    if access_key_id is not None and len(access_key_id) < _SHORTEST_KEY:
+        raise ConfigurationError(f"the access key must have at least {_SHORTEST_KEY} characters")
     key, secret = access_key_id or secrets.token_hex(10), secret_access_key or secrets.token_hex(20)
     port = port or free_port()
     log = log_file or folder.parent / f"{folder.name}.rclone.log"

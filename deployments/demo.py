@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from blocks.access import S3Config
 from blocks.access_s3 import S3Access
@@ -29,6 +29,8 @@ from tasks.records.errors import ScopeFlowError
 STATE = Path(".scopeflow") / "demo"
 BUCKET = "scopeflow"
 _PART_BYTES = 5 << 20
+_TELL_EVERY_S = 5.0
+T = TypeVar("T")
 _ACCESS_KEY = "scopeflow0"
 _UI_PORT = 4200
 # A camera's bit rate, not the encoder's thriftiest: sensor noise is kept, and the file takes several parts.
@@ -41,8 +43,9 @@ def main() -> int:
     wanted, keep = os.environ.get("MEDIA", ""), os.environ.get("KEEP", "") not in ("", "0")
     STATE.mkdir(parents=True, exist_ok=True)
     try:
+        file = None if wanted.startswith("s3://") else _checked(Path(wanted)) if wanted else _clip()
         with _servers() as (api, s3):
-            medium = wanted if wanted.startswith("s3://") else _uploaded(Path(wanted) if wanted else _clip(), s3)
+            medium = wanted if file is None else _uploaded(file, s3)
             report, code = _analyse(medium, api, s3, own_store=not wanted.startswith("s3://"))
             if report is not None:
                 _tell(report, api, keep)
@@ -76,16 +79,31 @@ def _clip() -> Path:
     if not target.exists():
         _say(f"Rendering a laparoscopy-like clip of {script.seconds:.0f} s")
         partial = target.with_suffix(".partial.mp4")
-        write_clip(partial, render_clip(script), fps=script.fps, options=_CLIP_QUALITY)
+        frames = _told(render_clip(script), round(script.seconds * script.fps))
+        write_clip(partial, frames, fps=script.fps, options=_CLIP_QUALITY)
         partial.replace(target)
     return target
 
 
-def _uploaded(path: Path, s3: S3Config) -> str:
+def _told(frames: Iterator[T], total: int) -> Iterator[T]:
+    """Pass frames on and say every few seconds how many there have been."""
+    told = time.monotonic()
+    for number, frame in enumerate(frames, start=1):
+        yield frame
+        if time.monotonic() - told > _TELL_EVERY_S:
+            told = time.monotonic()
+            print(f"        {number} of {total} frames", flush=True)
+
+
+def _checked(path: Path) -> Path:
     if not path.exists():
         raise ScopeFlowError(f"there is no file {path}; give MEDIA=path or MEDIA=s3://bucket/key")
     if not path.is_file():
         raise ScopeFlowError(f"{path} is not a file; give MEDIA=path of one file")
+    return path
+
+
+def _uploaded(path: Path, s3: S3Config) -> str:
     size = path.stat().st_size
     _say(f"Uploading {size / 1e6:.1f} MB to S3 in parts of {_PART_BYTES / 1e6:.0f} MB")
     return S3Access(s3).write_file(f"incoming/{path.name}", path, part_bytes=_PART_BYTES)

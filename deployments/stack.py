@@ -106,11 +106,12 @@ def _tell(api: str, s3: S3Config) -> None:
         f"""
 Prefect UI          {api.removesuffix("/api")}
 S3                  {s3.endpoint_url}, bucket {BUCKET}, plain files in {(STATE / "s3" / BUCKET).resolve()}
+S3 access           key {ACCESS_KEY}, secret in {STATE / "secret"}
 Store block         default
 
 In another terminal:
     export PREFECT_API_URL={api}
-    scopeflow analyze MEDIA --store default
+    .venv/bin/scopeflow analyze MEDIA --store default
 
 Ctrl-C stops both servers; what they hold stays in {STATE}.
 """,

@@ -9,6 +9,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from blocks.embedded_vlm import shared_engine
 from blocks.media_store import MediaStore
+from blocks.prefect_server import lost_server_named
 from tasks.decode import decode
 from tasks.extract_keyframes import extract_keyframes
 from tasks.infer import infer
@@ -77,10 +78,9 @@ def run_analysis(request: MediaRequest, store: MediaStore, *, refresh: bool = Fa
         store: where results are written.
         refresh: run every stage again whatever is cached.
     """
-    name = _saved_name(store)
-    state: State[Any] = analyze_media(
-        request.model_copy(update={"media_store": name}), refresh=refresh, return_state=True
-    )
+    with lost_server_named():
+        named = request.model_copy(update={"media_store": _saved_name(store)})
+        state: State[Any] = analyze_media(named, refresh=refresh, return_state=True)
     report = state.result(raise_on_failure=False)
     if isinstance(report, MediaReport):
         return report

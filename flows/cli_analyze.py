@@ -95,7 +95,7 @@ def _request(medium: str, options: dict[str, Any]) -> "MediaRequest":
     if not medium.strip():
         raise click.UsageError("one of MEDIA is empty; give paths or s3://bucket/key")
     return MediaRequest(
-        uri=medium,
+        uri=_text_of(medium),
         case_id=options["case_id"],
         model_folder=str(Path(options["model_folder"]).expanduser().resolve()) if options["model_folder"] else None,
         selection=selection_of(options),
@@ -118,6 +118,17 @@ def _request(medium: str, options: dict[str, Any]) -> "MediaRequest":
             },
         ),
     )
+
+
+def _text_of(medium: str) -> str:
+    """Return an address that is valid text; a file name that is not UTF-8 becomes its quoted URI."""
+    from blocks.access_open import normalise_uri
+
+    try:
+        medium.encode()
+    except UnicodeEncodeError:
+        return normalise_uri(medium)
+    return medium
 
 
 def _run_all(

@@ -14,7 +14,7 @@ _S3_EXAMPLES = """\b
 Examples:
   scopeflow serve s3
   scopeflow serve s3 media --bucket archive --port 9000
-  AWS_ACCESS_KEY_ID=me AWS_SECRET_ACCESS_KEY=... scopeflow serve s3 media
+  AWS_ACCESS_KEY_ID=mykey AWS_SECRET_ACCESS_KEY=... scopeflow serve s3 media
 
 Each folder in DIR is a bucket and each file an object. The server listens on this machine only."""
 

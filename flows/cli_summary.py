@@ -91,6 +91,7 @@ def _account(report: MediaReport) -> list[str]:
     if signals:
         damaged = f", {words.human_count(signals.frames_corrupt)} damaged" if signals.frames_corrupt else ""
         kept = f", {words.counted(len(keyframes.keyframes), 'keyframe')}" if keyframes else ""
+        kept += " (a limit kept fewer than the footage asked for)" if keyframes and keyframes.capped else ""
         scored = words.human_count(signals.frames_scored)
         lines += _item(
             "Frames", f"{words.human_count(signals.frames_delivered)} delivered{damaged}, {scored} scored{kept}"

@@ -21,7 +21,8 @@ def _digest(parameters: dict[str, Any]) -> tuple[str, str]:
 def infer(request: InferenceRequest, engine: EmbeddedVlm, store: MediaStore) -> InferenceResult:
     """Ask one question about one segment, prefilled in chunks, under a deadline."""
     with StageProgress("infer") as progress:
-        result = engine.answer(request, store.config(), on_progress=progress.show)
+        unit = f"answer tokens, segment {request.segment_index + 1}"
+        result = engine.answer(request, store.config(), on_progress=lambda told: progress.show({**told, "unit": unit}))
     store.access().write_bytes(
         f"answers/{request.media_id}/{request.request_id}.json",
         result.model_dump_json().encode(),

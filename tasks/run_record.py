@@ -12,6 +12,7 @@ from prefect.settings import PREFECT_UI_URL
 
 from blocks.media_store import MediaStore
 from blocks.progress import report
+from tasks.artefacts import something_is_gone
 from tasks.provenance import provenance_of
 from tasks.records.errors import ScopeFlowError, TransientError, unexpected_words
 from tasks.records.report import MediaReport, Provenance, StageFailure, StageTiming
@@ -49,7 +50,10 @@ class RunRecord:
         """
         report(work.name, 0, None, "")
         began = time.monotonic()
-        state = self._prepared(work)(*arguments, self._store, return_state=True)
+        prepared = self._prepared(work)
+        state = prepared(*arguments, self._store, return_state=True)
+        if state.name == "Cached" and something_is_gone(state.result(), self._store.access()):
+            state = prepared.with_options(refresh_cache=True)(*arguments, self._store, return_state=True)
         self._note_time(work.name, began, [state])
         value: T = self._value(work.name, state)
         return value

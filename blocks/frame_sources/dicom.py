@@ -68,7 +68,7 @@ class DicomSource:
         self._display = Display(dataset)
         self._options = self._pixel_options()
         self._count = self._index_frames()
-        self._times_ns = frame_times_ns(dataset, self._declared)
+        self._times_ns = frame_times_ns(dataset, self._declared, most=self._count)
 
     def probe(self) -> MediaProbe:
         """Return what the header says."""
@@ -76,7 +76,7 @@ class DicomSource:
         duration_ns = None
         rate = None
         if self._times_ns is not None and count > 1:
-            duration_ns = round(self._times_ns[-1] * count / (count - 1))
+            duration_ns = round((self._length_ns() or 0) * count / (count - 1))
             rate = count / (duration_ns / 1e9) if duration_ns else None
         return MediaProbe(
             container="DICOM",
@@ -89,6 +89,12 @@ class DicomSource:
             bits_stored=self._bits_stored,
             photometric_interpretation=self._photometric,
         )
+
+    def _length_ns(self) -> int | None:
+        """Return the time of the last declared frame; beyond the frames that are there, at their mean rate."""
+        if self._times_ns is None or len(self._times_ns) < 2:
+            return None
+        return round(self._times_ns[-1] * (self._declared - 1) / (len(self._times_ns) - 1))
 
     def frames(self) -> Iterator[DecodedFrame]:
         """Yield every stored frame in order."""
@@ -103,7 +109,7 @@ class DicomSource:
             self._log.cut_off(
                 f"the file is cut off: {self._count:,} of {self._declared:,} frames are there",
                 frames=self._declared,
-                length_ns=self._times_ns[-1] if self._times_ns is not None else None,
+                length_ns=self._length_ns(),
             )
         self._log.finish(f"{self._declared:,} frames")
 

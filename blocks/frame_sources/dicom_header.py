@@ -181,10 +181,15 @@ def frame_count(dataset: Dataset) -> int:
     return max(1, count)
 
 
-def frame_times_ns(dataset: Dataset, count: int) -> list[int] | None:
+def frame_times_ns(dataset: Dataset, count: int, *, most: int | None = None) -> list[int] | None:
     """Return a time for each frame from FrameTimeVector, FrameTime or a display rate; None where there is none.
 
     PS3.3 C.7.6.5: FrameTimeVector holds the increments in ms, its first being 0.
+
+    Args:
+        dataset: of the image.
+        count: frames that the header declares.
+        most: how many times are wanted; headers declare thousands of millions.
     """
     if count < 2:
         return None
@@ -201,7 +206,8 @@ def frame_times_ns(dataset: Dataset, count: int) -> list[int] | None:
         for step in vector:
             at_ms += step
             times.append(round((at_ms - vector[0]) * 1e6))
-        return times
+        return times[:most]
     if step_ms <= 0 and rate > 0:
         step_ms = 1000.0 / rate
-    return [round(index * step_ms * 1e6) for index in range(count)] if step_ms > 0 else None
+    wanted = count if most is None else min(count, most)
+    return [round(index * step_ms * 1e6) for index in range(wanted)] if step_ms > 0 else None

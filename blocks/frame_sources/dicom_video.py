@@ -22,7 +22,7 @@ def open_dicom_video(stream: BinaryIO, limits: Limits) -> VideoSource:
     fragments = walk_fragments(header.stream, header.start, header.end)
     if not fragments.starts:
         raise CorruptMedia("is video DICOM without any video data: the file is cut off")
-    times_ns = frame_times_ns(header.dataset, max(2, frame_count(header.dataset)))
+    times_ns = frame_times_ns(header.dataset, max(2, frame_count(header.dataset)), most=2)
     period_ns = times_ns[1] if times_ns else None
     return VideoSource(
         FragmentStream(header.stream, fragments),

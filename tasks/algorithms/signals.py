@@ -109,6 +109,17 @@ class SignalScorer:
         return float(sparse_flow_rms_px(self._before, small) / frames * self._width_px / small.shape[1])
 
 
+def difference(before: ByteImage, after: ByteImage, analysis_width_px: int) -> float:
+    """Return how different two pictures are, 0 (alike) to 1: one less the least SSIM of any tile.
+
+    Args:
+        before, after: (H, W) uint8 luma, full resolution.
+        analysis_width_px: width at which they are compared, as in scoring.
+    """
+    calm = [np.asarray(cv2.blur(shrink(luma, analysis_width_px), (3, 3)), np.uint8) for luma in (before, after)]
+    return min(1.0, max(0.0, 1.0 - SsimReference(calm[0]).compare(calm[1]).tile_min))
+
+
 def is_renewal(ssim_mean: float, ssim_tile_min: float) -> bool:
     """Tell whether a scored frame with these values became the new reference."""
     return ssim_tile_min < RENEW_TILE_MIN or ssim_mean < RENEW_MEAN

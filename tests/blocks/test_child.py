@@ -13,7 +13,14 @@ import psutil
 import pytest
 
 from blocks.child import ChildWorker, run_child
-from tasks.records.errors import BudgetExceeded, CorruptMedia, EndpointTimeout, MediaChanged, ScopeFlowError
+from tasks.records.errors import (
+    BudgetExceeded,
+    CorruptMedia,
+    EndpointTimeout,
+    MediaChanged,
+    ScopeFlowError,
+    TransientError,
+)
 
 HERE = "tests.blocks.test_child"
 
@@ -34,6 +41,11 @@ def fail_foreign(request: dict[str, Any], emit: Any) -> dict[str, Any]:
 
 def die(request: dict[str, Any], emit: Any) -> dict[str, Any]:
     os.kill(os.getpid(), signal.SIGSEGV)
+    return {}
+
+
+def killed(request: dict[str, Any], emit: Any) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
@@ -83,6 +95,11 @@ def test_a_foreign_error_leaves_the_child_by_its_class_alone() -> None:
 def test_a_crash_is_the_callers_kind_of_error() -> None:
     with pytest.raises(CorruptMedia, match="SIGSEGV"):
         run_child(f"{HERE}:die", {}, timeout_s=60, crash_error=CorruptMedia)
+
+
+def test_a_kill_from_outside_is_not_the_mediums_fault() -> None:
+    with pytest.raises(TransientError, match="killed from outside"):
+        run_child(f"{HERE}:killed", {}, timeout_s=60, crash_error=CorruptMedia)
 
 
 def test_the_deadline_kills_the_whole_group() -> None:

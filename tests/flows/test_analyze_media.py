@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,6 +65,8 @@ def test_one_medium_from_s3_to_a_report_on_s3(s3_store: Any, clip: Path, clip_sc
     times = [k.pts_ns for k in report.keyframes.keyframes]
     for event in events_of(clip_script):
         assert any(t is not None and event.start_ns - 1e9 <= t <= event.end_ns + 1e9 for t in times), event
+    assert report.keyframes.keyframes[0].score == 1
+    assert all(0 <= k.score <= 1 for k in report.keyframes.keyframes)
     assert report.pooling is not None
     assert report.pooling.pooled_tokens < report.pooling.native_tokens
     assert report.answer is not None
@@ -179,6 +182,19 @@ def test_the_report_on_the_store_is_the_one_last_told(local_store: Any, clip: Pa
     again = analyse(request.uri, local_store)
     assert again.outcome == "complete"
     assert MediaReport.model_validate_json(access.read_bytes(stored)).outcome == "complete"
+
+
+def test_what_was_deleted_from_the_store_is_made_again(local_store: Any, clip: Path, tmp_path: Path) -> None:
+    first = analyse(clip, local_store)
+    assert first.outcome == "complete", first.failures
+    for folder in ("signals", "keyframes", "pooling"):
+        shutil.rmtree(tmp_path / "store" / folder)
+    again = analyse(clip, local_store, prompt=PromptSpec(prompt="What is visible?"))
+    assert again.outcome == "complete", again.failures
+    assert not cached(again)["decode"]
+    assert cached(again)["select-keyframes"], "its result is the record itself"
+    assert not cached(again)["extract-keyframes"]
+    assert not cached(again)["pool-patches"]
 
 
 def test_another_deadline_asks_nothing_again(local_store: Any, clip: Path) -> None:
