@@ -5,6 +5,7 @@ of the request's ``DecodeSpec``. Foreign errors stay inside the sources; what le
 """
 
 import contextlib
+import gc
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -123,6 +124,9 @@ def extract(request: Json, emit: Emit) -> Json:
                 path, "WEBP", lossless=lossless, quality=0 if lossless else _WEBP_QUALITY, method=2
             )
             pictures.append({"frame_index": frame_index, "path": str(path), "width_px": width, "height_px": height})
+            # PyAV's converted frames stand in reference cycles; until Python collects by itself, they pile up.
+            del pixels
+            gc.collect()
             report(len(pictures))
         report(len(pictures), is_last=True)
     return {"pictures": pictures}

@@ -155,3 +155,26 @@ def test_table_is_written_in_row_groups(tmp_path: Path) -> None:
 
 def test_numbers_survive_the_makers() -> None:
     assert [number_in(numbered(n)) for n in range(256)] == list(range(256))
+
+
+def test_pictures_do_not_pile_up_in_memory(tmp_path: Path) -> None:
+    from blocks.clip_writer import write_clip
+    from tasks.algorithms.clips import ClipScript, ClipSpan, render_clip
+
+    script = ClipScript(width=1280, height=720, spans=(ClipSpan("static", 2.0),), fps=40)
+    write_clip(tmp_path / "a.mp4", render_clip(script), fps=script.fps)
+    access = LocalAccess(LocalConfig(root=str(tmp_path)))
+    stat = access.stat(access.uri_of("a.mp4"))
+
+    def peak_bytes(frames: range) -> int:
+        request = {
+            "access": access.config.model_dump(mode="json"),
+            "stat": stat.model_dump(mode="json"),
+            "decode": DecodeSpec().model_dump(mode="json"),
+            "keyframes": [{"frame_index": index, "pts_ns": None} for index in frames],
+            "out_dir": str(tmp_path),
+        }
+        found: int = run_child("blocks.decode_child:extract", request, timeout_s=120)["peak_rss_bytes"]
+        return found
+
+    assert peak_bytes(range(80)) - peak_bytes(range(2)) < 30_000_000
