@@ -57,7 +57,15 @@ def test_a_port_in_use_is_told_before_anything_starts(host: str, tmp_path: Path)
 
 
 def test_a_server_that_ends_at_once_is_reported_with_its_words(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="ended at once"), serve_s3(tmp_path / "data", access_key_id='"'):
+    with pytest.raises(ConfigurationError, match="ended at once"), serve_s3(tmp_path / "data", access_key_id='"ab'):
+        pass
+
+
+def test_an_access_key_that_the_server_would_not_take_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigurationError, match="at least 3 characters"),
+        serve_s3(tmp_path / "data", access_key_id="me"),
+    ):
         pass
 
 
